@@ -53,6 +53,27 @@ def test_epsilon_is_that_of_the_accountants_called_directly():
             assert privacy.epsilon(noise, rate, steps, delta, name) == pytest.approx(expected, rel=1e-9)
 
 
+def test_shuffled_batches_are_counted_by_the_passes():
+    """Without help of chance: each pass is a Gaussian mechanism, whose ε has a closed form."""
+    expected = gaussian_epsilon(math.sqrt(8) / 5.0, 1e-5)
+    assert privacy.epsilon(5.0, 0.1, 71, 1e-5, sampling="shuffled") == pytest.approx(expected, rel=5e-3)
+    assert privacy.epsilon(5.0, 0.1, 80, 1e-5, sampling="shuffled") == pytest.approx(expected, rel=5e-3)
+    noise = privacy.noise_for(expected, 1e-5, 0.1, 80, sampling="shuffled")
+    assert noise == pytest.approx(5.0, rel=5e-3)
+
+
+def test_a_report_says_what_a_training_would_cost():
+    import dp_accounting as dp
+
+    found = privacy.report(2.0, 0.1, 200, 1e-5, accountant="rdp")
+    for steps, spent in found.epsilons.items():
+        training = dp.SelfComposedDpEvent(dp.PoissonSampledDpEvent(0.1, dp.GaussianDpEvent(2.0)), steps)
+        assert spent == pytest.approx(dp.rdp.RdpAccountant().compose(training).get_epsilon(1e-5), rel=1e-9)
+    assert list(found.epsilons) == [50, 100, 150, 200] and found.epsilon == found.epsilons[200]
+    assert f"200 steps, sampling rate 0.1 (poisson), σ = 2: ε = {found.epsilon:.4g} at δ = 1e-05 (rdp)" in str(found)
+    assert privacy.report(0.0, 0.1, 3, 1e-5).epsilon == math.inf
+
+
 def test_little_noise_takes_no_more_memory():
     """A grid of one distance for all σ would take 38 GB for σ = 0.001."""
     found = [privacy.epsilon(noise, 0.1, 10, 1e-5) for noise in (0.1, 1e-3, 1e-5)]

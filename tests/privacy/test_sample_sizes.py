@@ -90,3 +90,44 @@ def test_the_count_is_saved_with_the_model(tmp_path):
     model.fit(X, Y, batch_size=100, verbose=0)
     model.save(tmp_path / "model.keras")
     assert keras.models.load_model(tmp_path / "model.keras").optimizer.examples == N
+
+
+def _shuffled(**options):
+    return privacy.PrivacyBudget(N, 1e-4, 100, accountant="rdp", sampling="shuffled", **options)
+
+
+def test_shuffled_batches_are_counted_by_the_passes_of_each_fit():
+    """Twenty batches are a pass. Three fits of 30, 5 and 5 steps begin 2, 1 and 1 passes."""
+    model, budget, data = _model(100), _shuffled(), tf.data.Dataset.from_tensor_slices((X, Y)).shuffle(N).batch(100)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        for steps, passes in (30, 2), (5, 3), (5, 4):
+            history = model.fit(
+                data.repeat(), steps_per_epoch=steps, shuffle=False, verbose=0, callbacks=[budget]
+            ).history
+            assert history["epsilon"] == [privacy.epsilon(1.0, 1.0, passes, 1e-4, accountant="rdp")]
+    with pytest.raises(
+        ValueError, match=r"give every fit the same PrivacyBudget. Received: 40 steps, of which it saw 0"
+    ):
+        model.fit(data, verbose=0, callbacks=[_shuffled()])
+
+
+def test_a_budget_of_shuffled_batches_ends_with_a_pass():
+    limit = privacy.epsilon(1.0, 1.0, 2, 1e-4, accountant="rdp")
+    model = _model(100)
+    model.fit(X, Y, batch_size=100, epochs=9, verbose=0, callbacks=[_shuffled(max_epsilon=limit)])
+    assert model.optimizer.steps == 40
+    with pytest.raises(ValueError, match=REFUSED):
+        _model(None).fit(X, Y, batch_size=101, verbose=0, callbacks=[_shuffled()])
+
+
+def test_steps_before_this_budget_are_held_against_it():
+    model = _model(None)
+    model.fit(X, Y, batch_size=200, verbose=0)
+    with pytest.raises(ValueError, match=r"more examples than batch_size=20 .*Received: 2000 examples in 10 steps"):
+        model.fit(X, Y, batch_size=20, verbose=0, callbacks=[_budget(20)])
+
+
+def test_a_large_delta_is_warned_of():
+    with pytest.warns(UserWarning, match=r"delta should lie well below.*delta=0.01, num_examples=2000"):
+        privacy.PrivacyBudget(N, 0.01)

@@ -55,12 +55,12 @@ def integrated_gradients(
         t = places[chosen].reshape(-1, *(1 for _ in point.shape))
         return (origin + t * (point - origin)).astype(point.dtype)
 
-    (means,) = _sums_of_gradients(
+    (means,) = sums_of_gradients(
         explained,
         points,
         len(places),
         lambda chosen, rows: [on_the_way(p[rows], o[rows], chosen) for p, o in zip(points, start)],
-        [lambda gradient, chosen: np.tensordot(weights[chosen].astype(gradient.dtype), gradient, 1)],
+        [lambda gradient, chosen, _: np.tensordot(weights[chosen].astype(gradient.dtype), gradient, 1)],
     )
     contributions = [mean * (point - origin) for mean, point, origin in zip(means, points, start)]
     return explained.adding_up("integrated_gradients", contributions, explained.scores_at(start))
@@ -117,10 +117,12 @@ def smooth_grad(
         ]
 
     count = positive_integer("samples", samples)
-    powers = [lambda gradient, _: gradient.sum(axis=0) / count, lambda gradient, _: (gradient**2).sum(axis=0) / count]
-    means, squares = _sums_of_gradients(explained, points, count, with_noise, powers)
+    powers = [lambda gradient, *_: gradient.sum(axis=0) / count, lambda gradient, *_: (gradient**2).sum(axis=0) / count]
+    means, squares = sums_of_gradients(explained, points, count, with_noise, powers)
     found = {"mean": means, "squares": squares, "variance": [s - m**2 for s, m in zip(squares, means)]}
-    return explained.explanation("smooth_grad", explained.attributions(found[combine]))
+    return explained.explanation(
+        "smooth_grad", explained.attributions(found[combine]), units="slopes" if combine == "mean" else "places"
+    )
 
 
 def guided_backprop(
@@ -152,7 +154,7 @@ def guided_backprop(
     gradients = explained.gradients(
         explained.points(), explained.classes, explained.inputs.arrays, ["guided"], _guided_rules
     )
-    return explained.explanation("guided_backprop", explained.attributions(gradients))
+    return explained.explanation("guided_backprop", explained.attributions(gradients), units="slopes")
 
 
 def _guided_rules(program):
@@ -175,22 +177,23 @@ def _guided_relu6(op, gradient):
 _GUIDED = {"Relu": rules.guided, "Relu6": _guided_relu6}
 
 
-def _sums_of_gradients(explained, points, repeats, moved, parts):
+def sums_of_gradients(explained, points, repeats, moved, parts):
     """Return sums over gradients at `repeats` moved copies of each row: for each of `parts` a list like the points.
 
     Args:
         moved: function of a slice of repeats and one of rows that returns the points, `[repeats, rows, ...]`.
-        parts: functions of gradients `[repeats, rows, ...]` and the slice of repeats, to what is summed `[rows, ...]`.
+        parts: functions of gradients `[repeats, rows, ...]`, the slice of repeats and the number of the point, to what
+            is summed `[rows, ...]`.
     """
     sums = [[np.zeros_like(point) for point in points] for _ in parts]
     for chosen, rows in repeated_parts(explained.inputs.count, repeats, explained.batch_size):
-        copies, number = moved(chosen, rows), chosen.stop - chosen.start
+        copies, repeated = moved(chosen, rows), chosen.stop - chosen.start
         flat = [each.reshape(-1, *each.shape[2:]) for each in copies]
-        classes, *arrays = (np.concatenate([a[rows]] * number) for a in (explained.classes, *explained.inputs.arrays))
+        classes, *arrays = (np.concatenate([a[rows]] * repeated) for a in (explained.classes, *explained.inputs.arrays))
         gradients = explained.gradients(flat, classes, arrays)
         for totals, part in zip(sums, parts):
-            for total, gradient, copy in zip(totals, gradients, copies):
-                total[rows] += part(gradient.reshape(copy.shape), chosen)
+            for number, (total, gradient, copy) in enumerate(zip(totals, gradients, copies)):
+                total[rows] += part(gradient.reshape(copy.shape), chosen, number)
     return sums
 
 

@@ -1,13 +1,46 @@
-"""Occlusion: by how much a score falls if a part of the input is covered."""
+"""By how much a score falls if a part of the inputs is covered: a feature, or a window wherever it fits."""
 
 import itertools
 
 import numpy as np
 
 from tfjac.explanations.explanation import Explanation
-from tfjac.explanations.inputs import repeated_parts
-from tfjac.explanations.scores import Explained, of_classes
+from tfjac.explanations.masking import Features, scores_where_hidden
+from tfjac.explanations.scores import Explained
 from tfjac.types import Function, Nest, NestLike, Selector, TensorLike
+
+
+def feature_ablation(
+    model: Function,
+    x: NestLike,
+    class_index: int | TensorLike | None = None,
+    groups: Nest[TensorLike] | None = None,
+    baseline: Nest[TensorLike] | None = None,
+    score_at: Selector | None = None,
+    batch_size: int = 64,
+) -> Explanation:
+    """Hide one feature at a time, and attribute to it by how much the score falls.
+
+    Args:
+        model, x, class_index: as in `grad_cam`.
+        groups: as in `shapley_values`.
+        baseline: as in `shapley_values`.
+        score_at: as in `grad_cam`.
+        batch_size: so many rows are computed at once.
+
+    Returns:
+        An `Explanation`. Each element has the value of its feature, and `details["features"]` are the values `[n, m]`.
+        They add up to nothing in particular, see `shapley_values`.
+
+    Raises:
+        TypeError, ValueError: as in `grad_cam`; and for groups that do not fit.
+
+    Cost: one evaluation for each feature and example.
+    """
+    explained = Explained(model, x, class_index, score_at, batch_size)
+    features = Features(explained, groups, baseline)
+    without = features.scores(~np.eye(features.count, dtype=bool))
+    return features.explanation("feature_ablation", (explained.scores - without).T)
 
 
 def occlusion(
@@ -56,33 +89,24 @@ def occlusion(
         for each, size, array in zip(_each(strides, explained, several), sizes, arrays)
     ]
     found = [
-        _falls(explained, index, _windows(sizes[index], moves[index], array.shape[1:]), covers[index])
+        _falls(explained, index, _windows(sizes[index], moves[index], array.shape[1:]), covers)
         for index, array in enumerate(arrays)
     ]
     return explained.explanation("occlusion", explained.inputs.pack(found))
 
 
-def _falls(explained, index, windows, cover):
+def _falls(explained, index, windows, covers):
     """The mean fall of the score over the windows that each element of one input is in."""
-    arrays = explained.inputs.arrays
-    array = arrays[index]
-    dtype = explained.scores.dtype
-    totals, counts = np.zeros(array.shape, dtype), np.zeros(array.shape[1:], dtype)
-    for chosen, rows in repeated_parts(explained.inputs.count, len(windows), explained.batch_size):
-        some, copies = windows[chosen], []
-        for window in some:
-            covered = array[rows].copy()
-            covered[(slice(None), *window)] = cover[rows][(slice(None), *window)]
-            copies.append(covered)
-        given = [np.concatenate([each[rows]] * len(some)) for each in arrays]
-        given[index] = np.concatenate(copies)
-        classes = np.concatenate([explained.classes[rows]] * len(some))
-        scores = of_classes(explained.all_scores(given), classes).reshape(len(some), -1)
-        for window, score in zip(some, scores):
-            fall = (explained.scores[rows] - score).reshape(-1, *(1 for _ in window))
-            totals[(rows, *window)] += fall
-            if rows.start == 0:
-                counts[window] += 1
+    array = explained.inputs.arrays[index]
+
+    def hidden(number):
+        return [windows[number] if each == index else None for each in range(len(covers))]
+
+    falls = explained.scores - scores_where_hidden(explained, len(windows), hidden, covers)
+    totals, counts = np.zeros(array.shape, falls.dtype), np.zeros(array.shape[1:], falls.dtype)
+    for window, fall in zip(windows, falls):
+        totals[(slice(None), *window)] += fall.reshape(-1, *(1 for _ in window))
+        counts[window] += 1
     return totals / counts
 
 

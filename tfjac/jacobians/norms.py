@@ -1,6 +1,6 @@
 """Norms of per-example gradients, and sums of them with a factor for each, without forming any of them."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import tensorflow as tf
 
@@ -120,6 +120,7 @@ def scaled_gradients(
     verify: bool | None = None,
     only_finite: bool = False,
     unconnected_gradients: UnusedVariables = "error",
+    groups: Sequence[int] | None = None,
 ) -> tuple[NestLike, Tensor]:
     """Return the sum of the per-example gradients, each scaled by a factor that its norm decides, and the norms.
 
@@ -129,9 +130,10 @@ def scaled_gradients(
         losses, variables, verify, unconnected_gradients: as in `clipped_gradients`.
         factors: function from the norms `[n]`, in no less than single precision, and the losses `[n]` to f `[n]`.
         only_finite: whether an example adds nothing if the norm of its gradient is not finite.
+        groups: the number of a group for each variable, 0, 1, …: norms and factors are those of the groups, `[n, g]`.
 
     Returns:
-        A nest like `variables`, and the norms `[n]`, as `clipped_gradients` returns them.
+        A nest like `variables`, and the norms `[n]`, as `clipped_gradients` returns them; `[n, g]` of groups.
 
     Raises:
         ExamplesMix, ValueError, TypeError: as `per_example_gradient_norms`.
@@ -143,13 +145,16 @@ def scaled_gradients(
     def compute(y: Tensor, variables: NestLike) -> tuple[NestLike, Tensor]:
         flat = tf.nest.flatten(variables)
         rows = _factors(y, flat, verify, unconnected_gradients)
-        norms = _norms(rows, y.dtype)
-        weights = factors(norms, y)
+        owners = [0] * len(rows) if groups is None else list(groups)
+        members = [[row for row, owner in zip(rows, owners) if owner == group] for group in sorted(set(owners))]
+        norms = tf.stack([_norms(each, y.dtype) for each in members], axis=1)
+        weights = factors(norms[:, 0], y)[:, None] if groups is None else factors(norms, y)
         if only_finite:
-            finite = tf.math.is_finite(norms)
-            weights = tf.where(finite, weights, tf.zeros_like(weights))
+            finite = tf.reduce_all(tf.math.is_finite(norms), axis=1)
+            weights = tf.where(finite[:, None], weights, tf.zeros_like(weights))
             rows = _of_examples(rows, finite)
-        gradients = [_weighted_sum(row, v, weights) for row, v in zip(rows, flat)]
+        gradients = [_weighted_sum(row, v, weights[:, owner]) for row, v, owner in zip(rows, flat, owners)]
+        norms = norms[:, 0] if groups is None else norms
         return tf.nest.pack_sequence_as(variables, gradients), tf.cast(norms, y.dtype)
 
     return in_graph(compute, losses, xs=variables, is_one=True)

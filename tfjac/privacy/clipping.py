@@ -2,7 +2,8 @@
 
 import abc
 import inspect
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import keras
@@ -10,8 +11,9 @@ import tensorflow as tf
 
 from tfjac.arguments import positive
 from tfjac.jacobians.norms import clipping_factors
-from tfjac.types import Config, Tensor, TensorLike
+from tfjac.types import Config, Tensor, TensorLike, Variable
 
+ClipNorm: TypeAlias = float | dict[str, float]
 Release: TypeAlias = Callable[[Tensor, float], Tensor]
 
 
@@ -33,9 +35,13 @@ class Clipping(abc.ABC):
         """Rebuild from `get_config()`."""
         return cls(**config)
 
-    def build(self, add_variable: Callable[..., Any], clip_norm: float) -> None:
-        """Be told the clip norm C, and create the variables that the rule needs."""
-        self._clip_norm: TensorLike = clip_norm
+    def build(self, add_variable: Callable[..., Any], clip_norm: ClipNorm, variables: Sequence[Variable]) -> None:
+        """Be told the clip norm C and the variables that are trained, and create the variables that the rule needs."""
+        self._clip_norm: Any = clip_norm
+
+    def groups(self, variables: Sequence[Variable]) -> list[int] | None:
+        """Return the number of a group for each variable, 0, 1, …: each has its own norm. None for one norm of all."""
+        return None
 
     def bound(self) -> TensorLike:
         """Return C as it is now, a number or a scalar tensor."""
@@ -43,7 +49,7 @@ class Clipping(abc.ABC):
 
     @abc.abstractmethod
     def factors(self, norms: Tensor) -> Tensor:
-        """Return the factors `[n]` for gradients with these norms `[n]`."""
+        """Return the factors `[n]` for gradients with these norms `[n]`; `[n, g]` for g groups of variables."""
 
     def gradient_noise(self, noise_multiplier: float, batch_size: float | None) -> float:
         """Return σ for the sum of gradients, so that all that a step publishes costs what `noise_multiplier` says."""
@@ -108,7 +114,7 @@ class AdaptiveClipping(FixedClipping):
         self.quantile, self.learning_rate = quantile, positive("learning_rate", learning_rate)
         self.count_noise = None if count_noise is None else positive("count_noise", count_noise)
 
-    def build(self, add_variable: Callable[..., Any], clip_norm: float) -> None:
+    def build(self, add_variable: Callable[..., Any], clip_norm: ClipNorm, variables: Sequence[Variable]) -> None:
         """Create the variable that holds C."""
         self._variable = add_variable("clip_norm", clip_norm)
 
@@ -141,4 +147,70 @@ class AdaptiveClipping(FixedClipping):
         self._variable.assign(self.bound() * tf.exp(-self.learning_rate * (1 - self.quantile - share)))
 
 
-CLIPPINGS = {"fixed": FixedClipping, "automatic": AutomaticClipping, "adaptive": AdaptiveClipping}
+@keras.saving.register_keras_serializable("tfjac")
+class PerLayerClipping(Clipping):
+    """min(1, C_l / norm_l) for each layer l, by the norm of the gradient of its weights alone.
+
+    The sum has the sensitivity C = √(Σ C_l²), which the noise of all layers is scaled by. A number C gives each of L
+    layers C_l = C / √L. A dict as `clip_norm` names the layers, or what they are parts of, and gives each its C_l:
+
+        DPOptimizer(inner, clip_norm={"embedding": 0.2, "dense": 1.0}, noise_multiplier=1.1, clipping="per_layer")
+
+    McMahan, Ramage, Talwar & Zhang (2018), "Learning differentially private recurrent language models".
+    """
+
+    def build(self, add_variable: Callable[..., Any], clip_norm: ClipNorm, variables: Sequence[Variable]) -> None:
+        """Find the bound of each layer."""
+        layers = list(dict.fromkeys(map(_layer_of, variables)))
+        if isinstance(clip_norm, dict):
+            self._owners = {layer: _named(layer, clip_norm) for layer in layers}
+            unused = [name for name in clip_norm if name not in self._owners.values()]
+            if unused:
+                raise ValueError(
+                    f"clip_norm names what is no layer with weights to train. There are {', '.join(layers)}. "
+                    f"Received: {', '.join(map(repr, unused))}"
+                )
+            self._bounds = dict(clip_norm)
+        else:
+            self._owners = {layer: layer for layer in layers}
+            self._bounds = dict.fromkeys(layers, clip_norm / math.sqrt(len(layers)))
+
+    def groups(self, variables: Sequence[Variable]) -> list[int]:
+        """Return the number of the layer of each variable, and remember the bounds of these layers."""
+        owners = [self._owners[_layer_of(variable)] for variable in variables]
+        present = list(dict.fromkeys(owners))
+        self._of_groups = [self._bounds[name] for name in present]
+        return [present.index(owner) for owner in owners]
+
+    def bound(self) -> float:
+        """Return √(Σ C_l²)."""
+        return math.sqrt(sum(bound**2 for bound in self._bounds.values()))
+
+    def factors(self, norms: Tensor) -> Tensor:
+        """Return min(1, C_l / norm_l), `[n, layers]`."""
+        return clipping_factors(norms, tf.constant(self._of_groups, norms.dtype))
+
+
+def _layer_of(variable: Variable) -> str:
+    """Return the path of the layer that a variable belongs to; its own name if it belongs to none."""
+    path = str(getattr(variable, "path", variable.name))
+    return path.rpartition("/")[0] or path
+
+
+def _named(layer: str, clip_norms: dict[str, float]) -> str:
+    """Return the one name of `clip_norms` whose parts follow one another in the path of a layer."""
+    found = [name for name in clip_norms if f"/{name}/" in f"/{layer}/"]
+    if len(found) != 1:
+        raise ValueError(
+            "clip_norm must name each layer, or what it is a part of, once. "
+            f"Received: {', '.join(map(repr, found)) or 'no name'} for {layer}"
+        )
+    return found[0]
+
+
+CLIPPINGS = {
+    "fixed": FixedClipping,
+    "automatic": AutomaticClipping,
+    "adaptive": AdaptiveClipping,
+    "per_layer": PerLayerClipping,
+}

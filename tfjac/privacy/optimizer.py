@@ -10,13 +10,35 @@ import tensorflow as tf
 from tfjac.arguments import deserialized, positive, resolve, serialized
 from tfjac.graph import SeenLoss, as_tf_variable, eager_creation
 from tfjac.jacobians import scaled_gradients
-from tfjac.privacy.clipping import CLIPPINGS, Clipping
+from tfjac.privacy.clipping import CLIPPINGS, ClipNorm, Clipping, PerLayerClipping
 from tfjac.privacy.example_losses import example_losses
 from tfjac.privacy.noise import Noise
 from tfjac.privacy.sample_sizes import most_examples, too_many
 from tfjac.types import Config, Tensor, Variable
 
-ClippingLike: TypeAlias = Literal["fixed", "automatic", "adaptive"] | Clipping
+ClippingLike: TypeAlias = Literal["fixed", "automatic", "adaptive", "per_layer"] | Clipping
+
+
+class Settled:
+    """An attribute that is set once: what the privacy accounting reads is what the steps were traced with."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        if instance is None:
+            return self
+        if self._name not in instance.__dict__:
+            raise AttributeError(f"The DPOptimizer has no {self._name} yet")
+        return instance.__dict__[self._name]
+
+    def __set__(self, instance: Any, value: Any) -> None:
+        if self._name in instance.__dict__:
+            raise AttributeError(
+                f"{self._name} of a DPOptimizer cannot be changed, as the privacy accounting counts all steps with one "
+                f"value: make a new DPOptimizer. Received: {self._name}={value!r}"
+            )
+        instance.__dict__[self._name] = value
 
 
 @keras.saving.register_keras_serializable("tfjac")
@@ -42,16 +64,20 @@ class DPOptimizer(keras.optimizers.Optimizer):
 
     Args:
         inner_optimizer: a Keras optimizer, that nothing else uses.
-        clip_norm: C, positive: no example adds more than this norm to the sum.
+        clip_norm: C, positive: no example adds more than this norm to the sum. With clipping="per_layer" it may be a
+            dict from names of layers to their C_l.
         noise_multiplier: σ, not negative; zero clips only, which is not private. `noise_for` computes it from ε.
         batch_size: the expected number of examples of a step, which the sum is divided by. Give it with
             `poisson_batches`, and if the inner optimizer sums up batches. The number of rows of the batch if None.
             Steps with more examples than Poisson samples of this size can have are refused when they run: ε would be
             larger than what is computed from it. Under XLA only `PrivacyBudget` refuses them.
         clipping: "fixed", min(1, C/norm); "automatic", C/(norm + 0.01); "adaptive", with a C that follows the median of
-            the norms; or a `FixedClipping`, `AutomaticClipping` or `AdaptiveClipping`.
+            the norms; "per_layer", each layer by its own norm; or a `FixedClipping`, `AutomaticClipping`,
+            `AdaptiveClipping` or `PerLayerClipping`.
         seed: integer, for tests alone: who knows it can subtract the noise. From the operating system if None. It is
             not saved with the model.
+        secure_noise: whether the noise comes from the operating system, as sums of four numbers in float64, in place of
+            TensorFlow's generator, which is not made for cryptography. Some 0.1 μs for each weight, and no XLA.
         name: of the optimizer.
 
     Raises:
@@ -63,15 +89,18 @@ class DPOptimizer(keras.optimizers.Optimizer):
     Reference: Abadi et al. (2016), "Deep learning with differential privacy".
     """
 
+    clip_norm, noise_multiplier, batch_size, clipping = Settled(), Settled(), Settled(), Settled()
+
     def __init__(
         self,
         inner_optimizer: keras.optimizers.Optimizer,
-        clip_norm: float,
+        clip_norm: ClipNorm,
         noise_multiplier: float,
         batch_size: int | None = None,
         clipping: ClippingLike = "fixed",
         seed: int | None = None,
         name: str = "dp_optimizer",
+        secure_noise: bool = False,
     ) -> None:
         if isinstance(inner_optimizer, str):
             inner_optimizer = keras.optimizers.get(inner_optimizer)
@@ -92,10 +121,15 @@ class DPOptimizer(keras.optimizers.Optimizer):
             )
         super().__init__(learning_rate=0.0, name=name)
         self.inner_optimizer = inner_optimizer
-        self.clip_norm = positive("clip_norm", clip_norm, below=math.inf)
+        self.clip_norm = _checked_clip_norm(clip_norm)
         self.noise_multiplier = positive("noise_multiplier", noise_multiplier, below=math.inf, or_zero=True)
         self.batch_size = None if batch_size is None else positive("batch_size", batch_size)
         self._given_clipping, self.clipping = clipping, resolve("clipping", clipping, CLIPPINGS)
+        if isinstance(clip_norm, dict) and not isinstance(self.clipping, PerLayerClipping):
+            raise ValueError(
+                "clip_norm is one number, unless clipping='per_layer'. "
+                f"Received: clip_norm={clip_norm!r}, clipping={clipping!r}"
+            )
         self._gradient_noise = self.clipping.gradient_noise(self.noise_multiplier, self.batch_size)
         if self.clipping.publishes and self._parts > 1:
             raise ValueError(
@@ -109,7 +143,8 @@ class DPOptimizer(keras.optimizers.Optimizer):
                 f"batch_size=None, gradient_accumulation_steps={self._parts}"
             )
         self._examples = self.add_variable((), "zeros", "int64", "only_first_replica", name="examples")
-        self._noise = Noise(seed)
+        self.secure_noise = bool(secure_noise)
+        self._noise = Noise(seed, self.secure_noise)
         self._seen_loss = SeenLoss("DPOptimizer", "call a train_step of your own within a tf.function")
 
     @property
@@ -129,7 +164,7 @@ class DPOptimizer(keras.optimizers.Optimizer):
             return self.add_variable((), initial, "float32", "only_first_replica", name=name)
 
         self._noise.build()
-        self.clipping.build(add_variable, self.clip_norm)
+        self.clipping.build(add_variable, self.clip_norm, variables)
         self.inner_optimizer.build(variables)
         super().build(variables)
 
@@ -197,16 +232,18 @@ class DPOptimizer(keras.optimizers.Optimizer):
         replicas = tf.distribute.get_strategy().num_replicas_in_sync  # Keras divides the loss of each by their number
         losses = found.losses * tf.cast(replicas, found.losses.dtype)
         reached = [v for v, connected in zip(variables, found.connected) if connected]
-        sums, norms = scaled_gradients(losses, reached, self._factors, only_finite=True)
-        self._count(tf.logical_or(norms != 0, losses != 0), replicas)
+        groups = self.clipping.groups(reached)
+        sums, norms = scaled_gradients(losses, reached, self._factors, only_finite=True, groups=groups)
+        felt = norms != 0 if groups is None else tf.reduce_any(norms != 0, axis=1)
+        self._count(tf.logical_or(felt, losses != 0), replicas)
         given = self.batch_size and self.batch_size / self._parts
-        count = _over_replicas(tf.cast(tf.size(norms), tf.float32), replicas) if given is None else given
-        noise = self._noise.of_batch(replicas)
+        count = _over_replicas(tf.cast(tf.size(losses), tf.float32), replicas) if given is None else given
+        with_noise = self._noise.of_batch(replicas)
         deviation = self._gradient_noise * tf.cast(self.clipping.bound(), tf.float32) / self._parts**0.5
-        noisy = {id(v): (g + noise(g, deviation)) / tf.cast(count, g.dtype) for v, g in zip(reached, sums)}
+        noisy = {id(v): with_noise(g, deviation) / tf.cast(count, g.dtype) for v, g in zip(reached, sums)}
 
         def release(value, deviation):
-            return _over_replicas(value + noise(value, deviation), replicas)
+            return _over_replicas(with_noise(value, deviation), replicas)
 
         self.clipping.update(norms, release, self.batch_size)
         plain = tf.gradients(found.shared or [tf.zeros([])], [as_tf_variable(variable) for variable in variables])
@@ -238,15 +275,22 @@ class DPOptimizer(keras.optimizers.Optimizer):
         return {
             "name": self.name,
             **serialized({"inner_optimizer": self.inner_optimizer, "clipping": self._given_clipping}),
-            "clip_norm": self.clip_norm,
+            "clip_norm": dict(self.clip_norm) if isinstance(self.clip_norm, dict) else self.clip_norm,
             "noise_multiplier": self.noise_multiplier,
             "batch_size": self.batch_size,
+            "secure_noise": self.secure_noise,
         }
 
     @classmethod
     def from_config(cls, config: Config, custom_objects: dict[str, Any] | None = None) -> "DPOptimizer":
         """Rebuild from `get_config()`, without state."""
         return cls(**deserialized(config, custom_objects))
+
+
+def _checked_clip_norm(given: ClipNorm) -> ClipNorm:
+    if not isinstance(given, dict):
+        return positive("clip_norm", given, below=math.inf)
+    return {str(name): positive(f"clip_norm[{name!r}]", bound, below=math.inf) for name, bound in given.items()}
 
 
 def _over_replicas(value, replicas):

@@ -28,10 +28,11 @@ class SampleSizes:
     Args:
         batch_size: the declared size of a step, or the expected one.
         num_examples: number of examples of the training data.
+        fixed: whether no sample may be larger than `batch_size`, as those of shuffled data are.
     """
 
-    def __init__(self, batch_size: float, num_examples: int) -> None:
-        self.batch_size, self.num_examples = batch_size, num_examples
+    def __init__(self, batch_size: float, num_examples: int, fixed: bool = False) -> None:
+        self.batch_size, self.num_examples, self._fixed = batch_size, num_examples, fixed
         self.total = self.steps = 0
         self._different: set[float] = set()
         self._waits = _steps_to_tell(batch_size * (1 - batch_size / num_examples))
@@ -45,9 +46,15 @@ class SampleSizes:
         self.total, self.steps = self.total + examples, self.steps + steps
         self._waits -= 1
         self._different.add(examples / steps)
-        for total, of in (examples, steps), (self.total, self.steps):
-            if total > most_examples(self.batch_size, self.num_examples, of):
-                raise ValueError(too_many(self.batch_size, f"{total} examples in {of} steps"))
+        self.check(examples, steps)
+        self.check(self.total, self.steps)
+
+    def check(self, examples: int, steps: int) -> None:
+        """Raise ValueError if so many examples are not possible in so many samples of the declared size."""
+        fixed = self.batch_size * steps
+        most = fixed if self._fixed else most_examples(self.batch_size, self.num_examples, steps)
+        if examples > most:
+            raise ValueError(too_many(self.batch_size, f"{examples} examples in {steps} steps"))
 
     def show_fixed_size(self) -> bool:
         """Return, once, whether the sizes seen so far are too equal for Poisson samples.

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from tfjac.arguments import described_value, positive_integer
 from tfjac.privacy.sample_sizes import most_examples
+from tfjac.privacy.secure_random import uniforms
 from tfjac.types import Nest
 
 
@@ -19,6 +20,7 @@ def poisson_batches(
     rows: int | None = None,
     seed: int | None = None,
     sample_weight: Any = None,
+    secure: bool = False,
 ) -> tf.data.Dataset:
     """Return a data set of Poisson samples: each example is in each batch with the probability batch_size / n.
 
@@ -38,6 +40,7 @@ def poisson_batches(
             sample is one batch.
         seed: integer, for tests alone; from the operating system if None.
         sample_weight: array `[n]`, the factor of each example's loss; ones if None.
+        secure: whether all numbers come from the operating system, as with `secure_noise=True` of `DPOptimizer`.
 
     Returns:
         A `tf.data.Dataset` of `(x, y, sample_weight)`, of steps · batches_per_step batches.
@@ -62,11 +65,14 @@ def poisson_batches(
     rows = largest if rows is None else positive_integer("rows", rows)
     parts = batches_per_step(n, batch_size, rows)
     steps = positive_integer("steps", steps)
+    if secure and seed is not None:
+        raise ValueError(f"Secure samples have no seed: leave it out. Received: seed={seed!r}, secure=True")
 
     def batches():
         random = np.random.default_rng(secrets.randbits(128) if seed is None else seed)
+        draw = (lambda count: 1 - uniforms(count)) if secure else random.random
         for _ in range(steps):
-            chosen = np.flatnonzero(random.random(n) < batch_size / n)[:largest]
+            chosen = np.flatnonzero(draw(n) < batch_size / n)[:largest]
             for part in range(parts):
                 yield tuple(_padded(chosen[part * rows : (part + 1) * rows], rows))
 
