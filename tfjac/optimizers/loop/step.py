@@ -37,6 +37,7 @@ from tfjac.optimizers.loop.attempt import (
 )
 from tfjac.optimizers.loop.method import Method
 from tfjac.optimizers.loop.records import Attempt, Leeway, Report, State, chosen
+from tfjac.optimizers.loop.residual_curvature import CurvedSystem, Secant
 from tfjac.optimizers.memory_budget import tell_of_left_out
 from tfjac.optimizers.solvers import Solver, System
 from tfjac.optimizers.solvers.plane_system import PlaneSystem
@@ -121,12 +122,14 @@ class Start(NamedTuple):
     Attributes:
         objective: an `Objective`.
         model: its `LinearModel` in the parameters that are free.
-        free: `[p]`, bool, which these are; None for all.
+        whole: the same in all parameters.
+        free: `[p]`, bool, which are free; None for all.
         state: the `State` that the step before handed on.
     """
 
     objective: Objective
     model: LinearModel
+    whole: LinearModel
     free: Tensor | None
     state: State
 
@@ -135,9 +138,9 @@ class Start(NamedTuple):
         """Return the start of a step from where the variables are."""
         model: LinearModel = objective.linearise(allowed if method.gram_dtype is None else allowed.halved())
         if box is None:
-            return cls(objective, model, None, state)
+            return cls(objective, model, model, None, state)
         free = box.free(objective.position(objective.values()), model.gradient())
-        return cls(objective, FreeLinearisation(model, free), free, state)
+        return cls(objective, FreeLinearisation(model, free), model, free, state)
 
 
 class End(NamedTuple):
@@ -173,10 +176,21 @@ class Stepper:
         given = self._position, self._objective.cost, self._system.gradient, self._system.diagonal
         prior, has_residuals = self._model.prior, self._model.has_residuals
         self._point = point_at(*given, start.state, self._method, prior=prior, has_residuals=has_residuals)
+        self._curved = self._with_curvature()
+        self._system = self._curved or self._system
         self._solve = _in_free(self._system.solver(self._point.metric), self._model)
         self._bends = method.acceleration and method.acceleration.suits(solver, self._objective, self._model)
         self._acceleration = method.acceleration if tf.is_tensor(self._bends) or self._bends else None
         self._magnitude = self._objective.magnitude(self._values)
+
+    def _with_curvature(self) -> CurvedSystem | None:
+        """Return the system with the curvature of residuals, where that is estimated."""
+        start, point = self._start, self._point
+        if not start.state.secant or self._system.matrix is None:
+            return None
+        lowest = self._method.damping.bounds(point.curvature)[0]
+        given = start.whole, start.model, start.state.secant, point, self._objective.cost, lowest
+        return CurvedSystem(self._system, *given)
 
     def take(self) -> End:
         """Attempt a step until it is decided, with more damping each time."""
@@ -269,8 +283,16 @@ class Stepper:
             scaling = tf.where(self._start.free, scaling, before.scaling)
         if self._method.evidence:
             effective = tf.cond(last.accepted, self._system.effective_parameters, lambda: tf.zeros_like(last.cost))
-        after = chosen(self._point.usable, State(last.state, scaling), before)
-        return End(after, self._report(last, effective), last.looked, State(last.refused, scaling))
+        kept, refused = self._secants(last)
+        after = chosen(self._point.usable, State(last.state, scaling, kept), before)
+        return End(after, self._report(last, effective), last.looked, State(last.refused, scaling, refused))
+
+    def _secants(self, last: Attempt) -> tuple[Secant | tuple[()], Secant | tuple[()]]:
+        """Return the `Secant` after the `last` attempt, and where that is taken back."""
+        if self._curved is None:
+            return (self._start.state.secant,) * 2
+        moved = self._objective.position(self._objective.values()) - self._position
+        return self._curved.after(moved, last.reduction), self._curved.refused()
 
     def _report(self, last: Attempt, effective: Tensor | None = None) -> Report:
         given = self._point, self._objective.cost, self._position, self._system.gradient

@@ -26,10 +26,12 @@ class System(abc.ABC):
     Attributes:
         gradient: `[p]`, g = Jᵀr + Λ(w−w₀).
         diagonal: `[p]`, diag(JᵀJ).
+        matrix: `[p, p]`, JᵀJ + Λ, of systems that have it at hand; None of others.
     """
 
     gradient: tf.Tensor
     diagonal: tf.Tensor
+    matrix: tf.Tensor | None = None
 
     @abc.abstractmethod
     def solver(self, scaling: Tensor) -> Solve:

@@ -59,6 +59,12 @@ class _Factored(System):
 
         return solve
 
+    @property
+    def matrix(self) -> Tensor:
+        """JᵀJ + Λ, `[p, p]`."""
+        gram = tf.matmul(self.triangle, self.triangle, transpose_a=True)
+        return tf.linalg.set_diag(gram, tf.linalg.diag_part(gram) + self.prior.precision)
+
     def effective_parameters(self) -> Tensor:
         return of_rows(self.triangle, self.prior.precision)
 
