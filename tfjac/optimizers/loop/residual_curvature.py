@@ -21,7 +21,6 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from tfjac.ops import damped_solve
 from tfjac.optimizers.contracts import LinearModel
 from tfjac.optimizers.damping import TrustRegionDamping
 from tfjac.optimizers.damping.scaling import scaled_norm
@@ -29,7 +28,7 @@ from tfjac.optimizers.loop.options import Settings
 from tfjac.optimizers.loop.records import Point
 from tfjac.optimizers.solvers import AutoSolver, CholeskySolver, QRSolver
 from tfjac.optimizers.solvers.auto import SMALL
-from tfjac.optimizers.solvers.base import Solve, Solved, System, least_damping
+from tfjac.optimizers.solvers.base import System
 from tfjac.types import Tensor
 
 MARGIN = 2
@@ -111,8 +110,8 @@ class Secant(NamedTuple):
         return Secant(matrix, zeros, gradient, zeros, self.better & (sound | ~kept))
 
 
-class CurvedSystem(System):
-    """A `System` with S, where that is in use.
+class Curved:
+    """What S makes of a `System`.
 
     Args:
         plain: the `System` without; it has a `matrix`.
@@ -122,6 +121,9 @@ class CurvedSystem(System):
         point: the `Point` where it starts.
         cost: scalar, F there.
         lowest: scalar, the least λ.
+
+    Attributes:
+        system: the `System` with S, where that is in use.
     """
 
     def __init__(
@@ -134,10 +136,10 @@ class CurvedSystem(System):
         cost: Tensor,
         lowest: Tensor,
     ) -> None:
-        self._plain, self._whole = plain, whole
-        self.gradient, self.diagonal = plain.gradient, plain.diagonal
+        self._plain, self._whole, matrix = plain, whole, plain.matrix
+        assert matrix is not None
         self._secant = secant.learnt(whole, point.metric)
-        free = model.only_free(tf.ones_like(self.gradient))
+        free = model.only_free(tf.ones_like(plain.gradient))
         self._curvature = free[:, None] * free * self._secant.matrix
 
         def stays() -> Tensor:
@@ -145,28 +147,8 @@ class CurvedSystem(System):
             return solved & (plain.reduction(newton) <= (1 - STAYS) * cost)
 
         self._used = tf.cond(self._secant.better, stays, lambda: tf.constant(False))
-        matrix = plain.matrix
-        assert matrix is not None
-        self.matrix = tf.cond(self._used, lambda: matrix + self._curvature, lambda: matrix)
-
-    def solver(self, scaling: Tensor) -> Solve:
-        plain, least = self._plain.solver(scaling), least_damping(self.diagonal / scaling)
-
-        def curved(damping: Tensor) -> Solved:
-            return damped_solve(self.matrix, -self.gradient, scaling, tf.maximum(damping, least))
-
-        def solve(damping: Tensor, residual: Tensor | None = None) -> Solved:
-            assert residual is None  # for steps that are bent
-            return tf.cond(self._used, lambda: curved(damping), lambda: plain(damping))
-
-        return solve
-
-    def quadratic(self, step: Tensor) -> Tensor:
-        plain = self._plain.quadratic(step)
-        return tf.where(self._used, plain + self._of_residuals(step), plain)
-
-    def _of_residuals(self, step: Tensor) -> Tensor:
-        return _dot(step, tf.linalg.matvec(self._curvature, step))
+        with_curvature = tf.where(self._used, matrix + self._curvature, matrix)
+        self.system = plain.with_matrix(with_curvature, self._used)
 
     def refused(self) -> Secant:
         """Return the `Secant` after a step that is not kept."""
@@ -174,7 +156,7 @@ class CurvedSystem(System):
 
     def after(self, step: Tensor, reduction: Tensor) -> Secant:
         """Return the `Secant` after a step `[p]`, zeros if it was not kept, that lowered the cost by `reduction`."""
-        predicted, curvature = self._plain.reduction(step), self._of_residuals(step)
+        predicted, curvature = self._plain.reduction(step), _dot(step, tf.linalg.matvec(self._curvature, step))
         plain, curved = tf.abs(reduction - predicted), tf.abs(reduction - predicted + curvature / 2)
         better = tf.where(self._used, MARGIN * plain >= curved, MARGIN * curved < plain)
         kept = tf.reduce_any(tf.not_equal(step, 0))

@@ -37,7 +37,7 @@ from tfjac.optimizers.loop.attempt import (
 )
 from tfjac.optimizers.loop.method import Method
 from tfjac.optimizers.loop.records import Attempt, Leeway, Report, State, chosen
-from tfjac.optimizers.loop.residual_curvature import CurvedSystem, Secant
+from tfjac.optimizers.loop.residual_curvature import Curved, Secant
 from tfjac.optimizers.memory_budget import tell_of_left_out
 from tfjac.optimizers.solvers import Solver, System
 from tfjac.optimizers.solvers.plane_system import PlaneSystem
@@ -177,20 +177,20 @@ class Stepper:
         prior, has_residuals = self._model.prior, self._model.has_residuals
         self._point = point_at(*given, start.state, self._method, prior=prior, has_residuals=has_residuals)
         self._curved = self._with_curvature()
-        self._system = self._curved or self._system
+        self._system = self._system if self._curved is None else self._curved.system
         self._solve = _in_free(self._system.solver(self._point.metric), self._model)
         self._bends = method.acceleration and method.acceleration.suits(solver, self._objective, self._model)
         self._acceleration = method.acceleration if tf.is_tensor(self._bends) or self._bends else None
         self._magnitude = self._objective.magnitude(self._values)
 
-    def _with_curvature(self) -> CurvedSystem | None:
-        """Return the system with the curvature of residuals, where that is estimated."""
+    def _with_curvature(self) -> Curved | None:
+        """Return what the curvature of residuals makes of the system, where it is estimated."""
         start, point = self._start, self._point
         if not start.state.secant or self._system.matrix is None:
             return None
         lowest = self._method.damping.bounds(point.curvature)[0]
         given = start.whole, start.model, start.state.secant, point, self._objective.cost, lowest
-        return CurvedSystem(self._system, *given)
+        return Curved(self._system, *given)
 
     def take(self) -> End:
         """Attempt a step until it is decided, with more damping each time."""

@@ -47,6 +47,10 @@ class System(abc.ABC):
     def quadratic(self, step: Tensor) -> Tensor:
         """Return pᵀ(JᵀJ + Λ)p, a scalar."""
 
+    def with_matrix(self, matrix: Tensor, changed: Tensor) -> "System":
+        """Return the same system, with another `matrix` `[p, p]` where `changed`, a scalar bool."""
+        raise NotImplementedError
+
     def reduction(self, step: Tensor) -> Tensor:
         """Return by how much the quadratic model says that a step `[p]` lowers the cost, −(gᵀp + ½ pᵀ(JᵀJ + Λ)p)."""
         return -(tf.tensordot(self.gradient, step, 1) + self.quadratic(step) / 2)
