@@ -50,7 +50,7 @@ class Linearisation {
       }
     }
     diagonal = jacobian_.colwise().squaredNorm();
-    curvature_ = nullptr;
+    UseNone();
     factored_.Factor(jacobian_);
     target_ = -residual;
     factored_.ApplyTransposed(&target_);
@@ -65,6 +65,11 @@ class Linearisation {
       for (int64_t j = 0; j < free.size(); ++j) matrix_(j, k) += free[j] && free[k] ? curvature(j, k) : 0;
     }
   }
+
+  // From here on, it has not.
+  void UseNone() { curvature_ = nullptr; }
+
+  bool uses_curvature() const { return curvature_ != nullptr; }
 
   // The step p of (JᵀJ + S + λD) p = −g, zeros where there is none.
   bool Solve(double damping, const Vector& metric, Vector* step) {
@@ -276,7 +281,7 @@ class Minimisation {
       report->cosine = Larger(report->cosine, cosine);
     }
     const bool usable = finite && !stationary;
-    const bool used = usable && UseCurvature(metric, limits.low);
+    if (usable) counts_.better = UseCurvature(metric, limits.low);
     while (usable && running && !report->accepted && !report->looked && report->attempts < rules_.max_attempts &&
            !(report->attempts > 0 && report->damping >= limits.high)) {
       if (!Attempt(x, metric, limits, report, &radius, &guess)) return false;
@@ -287,7 +292,7 @@ class Minimisation {
     report->accepted = report->status == kRunning;
     report->cost_before = report->accepted ? report->cost + report->reduction : report->cost;
     if (usable) {
-      if (problem_.curvature != nullptr) LearnFrom(x, *report, used);
+      if (problem_.curvature != nullptr) LearnFrom(x, *report);
       numbers_.radius = radius, numbers_.damping = guess;
       for (int64_t k = 0; k < problem_.p; ++k) scaling_[k] = model_.free[k] ? metric[k] : scaling_[k];
     }
@@ -307,14 +312,13 @@ class Minimisation {
   }
 
   // Remember a step from x, if it was kept, and which model predicted it better.
-  void LearnFrom(const Vector& x, const Report& report, bool used) {
-    counts_.better = used;
+  void LearnFrom(const Vector& x, const Report& report) {
     if (!report.accepted) return;
     const Vector step = x_ - x;
     const double missed = report.reduction - model_.ReductionWithout(step);
     const double plain = std::abs(missed);
     const double curved = std::abs(missed + model_.CurvatureAlong(curvature_.matrix(), step) / 2);
-    counts_.better = used ? kMargin * plain >= curved : kMargin * curved < plain;
+    counts_.better = model_.uses_curvature() ? kMargin * plain >= curved : kMargin * curved < plain;
     curvature_.Remember(step, model_.whole_gradient, product_);
   }
 
@@ -358,6 +362,8 @@ class Minimisation {
       if (problem_.curvature != nullptr) product_ = GramTimes(Rows(here_.jacobian, here_.m, problem_.p), x_ - x);
       function_->Keep();
       here_ = there;
+    } else {
+      model_.UseNone();
     }
     return true;
   }

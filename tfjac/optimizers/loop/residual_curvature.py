@@ -122,8 +122,6 @@ class Curved:
         cost: scalar, F there.
         lowest: scalar, the least λ.
 
-    Attributes:
-        system: the `System` with S, where that is in use.
     """
 
     def __init__(
@@ -147,18 +145,28 @@ class Curved:
             return solved & (plain.reduction(newton) <= (1 - STAYS) * cost)
 
         self._used = tf.cond(self._secant.better, stays, lambda: tf.constant(False))
-        with_curvature = tf.where(self._used, matrix + self._curvature, matrix)
-        self.system = plain.with_matrix(with_curvature, self._used)
+        self._matrix = tf.where(self._used, matrix + self._curvature, matrix)
+
+    def system(self, attempts: Tensor) -> System:
+        """Return the `System` after so many attempts, a scalar int32: if the first was rejected, it is that of J."""
+        used = self._used & tf.equal(attempts, 0)
+        return self._plain.with_matrix(self._matrix, used)
 
     def refused(self) -> Secant:
-        """Return the `Secant` after a step that is not kept."""
-        return self._secant._replace(better=self._used)
+        """Return the `Secant` after a step that is taken back."""
+        return self._secant._replace(better=tf.constant(False))
 
-    def after(self, step: Tensor, reduction: Tensor) -> Secant:
-        """Return the `Secant` after a step `[p]`, zeros if it was not kept, that lowered the cost by `reduction`."""
+    def after(self, step: Tensor, reduction: Tensor, attempts: Tensor) -> Secant:
+        """Return the `Secant` after a step.
+
+        Args:
+            step: `[p]`, zeros if it was not kept.
+            reduction: scalar, by how much it lowered the cost.
+            attempts: scalar int32, how many it took.
+        """
         predicted, curvature = self._plain.reduction(step), _dot(step, tf.linalg.matvec(self._curvature, step))
         plain, curved = tf.abs(reduction - predicted), tf.abs(reduction - predicted + curvature / 2)
-        better = tf.where(self._used, MARGIN * plain >= curved, MARGIN * curved < plain)
+        better = tf.where(self._used & tf.equal(attempts, 1), MARGIN * plain >= curved, MARGIN * curved < plain)
         kept = tf.reduce_any(tf.not_equal(step, 0))
         product = product_of(self._whole, step)
         return self._secant._replace(step=step, product=product, better=tf.where(kept, better, self._used))

@@ -177,7 +177,6 @@ class Stepper:
         prior, has_residuals = self._model.prior, self._model.has_residuals
         self._point = point_at(*given, start.state, self._method, prior=prior, has_residuals=has_residuals)
         self._curved = self._with_curvature()
-        self._system = self._system if self._curved is None else self._curved.system
         self._solve = _in_free(self._system.solver(self._point.metric), self._model)
         self._bends = method.acceleration and method.acceleration.suits(solver, self._objective, self._model)
         self._acceleration = method.acceleration if tf.is_tensor(self._bends) or self._bends else None
@@ -204,22 +203,26 @@ class Stepper:
 
     def _attempt(self, last: Attempt) -> Attempt:
         """Return the `Attempt` that follows `last`: propose, and if that is not enough, try."""
-        candidate, looks = self._propose(last), self._restrictions.looks
+        system, solve = self._system_of(last)
+        given = system.gradient, system.reduction, last.state, self._point, self._method
+        candidate, looks = propose(solve, *given), self._restrictions.looks
         if looks is None:
-            return self._try(last, candidate)
+            return self._try(last, candidate, system)
         seen = looked_at(last, candidate, self._point)
         enough = tf.equal(last.attempts, 0) & looks(self._report(seen))
-        return tf.cond(enough, lambda: seen, lambda: self._try(last, candidate))
+        return tf.cond(enough, lambda: seen, lambda: self._try(last, candidate, system))
 
-    def _try(self, last: Attempt, candidate: Candidate) -> Attempt:
-        return self._judge(last, self._move(candidate))
+    def _system_of(self, last: Attempt) -> tuple[System, Function]:
+        """Return the `System` of the attempt after `last`, and what solves it."""
+        if self._curved is None:
+            return self._system, self._solve
+        system = self._curved.system(last.attempts)
+        return system, _in_free(system.solver(self._point.metric), self._model)
 
-    def _propose(self, last: Attempt) -> Candidate:
-        """Solve for a step, and predict what it gains."""
-        system = self._system
-        return propose(self._solve, system.gradient, system.reduction, last.state, self._point, self._method)
+    def _try(self, last: Attempt, candidate: Candidate, system: System) -> Attempt:
+        return self._judge(last, self._move(candidate, system))
 
-    def _move(self, candidate: Candidate) -> Candidate:
+    def _move(self, candidate: Candidate, system: System) -> Candidate:
         """Move the variables by the step of a `Candidate`, or by what bounds leave of it, and return it as it is taken.
 
         What rounding makes of equations between the parameters is undone. If steps are bent, they move along the curve,
@@ -234,7 +237,7 @@ class Stepper:
         if box is None:
             self._objective.move(self._values, curved)
             return candidate
-        end, candidate = within(box, self._position, candidate, self._system.reduction)
+        end, candidate = within(box, self._position, candidate, system.reduction)
         if bend is not None:
             inside = box.contains(self._position + step) & box.contains(self._position + curved)
             end = tf.where(inside, self._position + curved, end)
@@ -292,7 +295,7 @@ class Stepper:
         if self._curved is None:
             return (self._start.state.secant,) * 2
         moved = self._objective.position(self._objective.values()) - self._position
-        return self._curved.after(moved, last.reduction), self._curved.refused()
+        return self._curved.after(moved, last.reduction, last.attempts), self._curved.refused()
 
     def _report(self, last: Attempt, effective: Tensor | None = None) -> Report:
         given = self._point, self._objective.cost, self._position, self._system.gradient

@@ -83,7 +83,7 @@ class NormalSystem(System):
 
     def with_matrix(self, matrix: Tensor, changed: Tensor) -> "NormalSystem":
         other = copy.copy(self)
-        other.matrix = matrix
+        other.matrix = tf.where(changed, matrix, self.matrix)
         return other
 
     def effective_parameters(self) -> Tensor:
