@@ -76,8 +76,9 @@ class Linearisation {
     if (curvature_ == nullptr) return SolveByRows(damping, metric, step);
     const double least = kRoundingsOfSquares * DBL_EPSILON * (diagonal.array() / metric.array()).maxCoeff();
     *step = -gradient;
-    const bool solved = matrix_.allFinite() && SolveDefinite(matrix_ + Matrix((Larger(damping, least) * metric).asDiagonal()), step);
-    return Finished(solved, step);
+    Matrix damped = matrix_;
+    damped.diagonal() += Larger(damping, least) * metric;
+    return Finished(damped.allFinite() && SolveDefinite(damped, step), step);
   }
 
   // The same without S, from [R; (λD)^½].

@@ -102,13 +102,15 @@ class LeastSquaresStepsOp : public tensorflow::OpKernel {
             context->input(10).NumElements() == 1,
         absl::InvalidArgumentError(absl::StrCat(
             "The shapes must be position [p], scaling [p], numbers [", kStepNumbers, "], counts [", kStepCounts,
-            "], curvature [p + ", kCurvatureVectors, ", p] or [0, p], rules [", kStepRules, "], lower and upper [p] or [0], until, max_steps and finish []. Received: ",
+            "], curvature [p + ", kCurvatureVectors, ", p] or [0, p], rules [", kStepRules,
+            "], lower and upper [p] or [0], until, max_steps and finish []. Received: ",
             position.shape().DebugString(), ", ", scaling.shape().DebugString(), ", ", numbers.shape().DebugString(),
-            ", ", counts.shape().DebugString(), ", ", curvature.shape().DebugString(), ", ", rules.shape().DebugString(), ", ", lower.shape().DebugString(),
-            ", ", upper.shape().DebugString())));
+            ", ", counts.shape().DebugString(), ", ", curvature.shape().DebugString(), ", ",
+            rules.shape().DebugString(), ", ", lower.shape().DebugString(), ", ", upper.shape().DebugString())));
     tensorflow::Tensor* results[6] = {};
-    const tensorflow::TensorShape shapes[6] = {position.shape(), scaling.shape(),   numbers.shape(),
-                                               counts.shape(),   curvature.shape(), tensorflow::TensorShape({record_, kRecorded})};
+    const tensorflow::TensorShape shapes[6] = {position.shape(),  scaling.shape(),
+                                               numbers.shape(),   counts.shape(),
+                                               curvature.shape(), tensorflow::TensorShape({record_, kRecorded})};
     for (int k = 0; k < 6; ++k) OP_REQUIRES_OK(context, context->allocate_output(k, shapes[k], &results[k]));
     double* const rows = results[5]->flat<double>().data();
     std::copy_n(position.flat<double>().data(), p, results[0]->flat<double>().data());

@@ -20,7 +20,8 @@ constexpr double kMargin = 2;
 constexpr double kStays = 0.8;
 constexpr double kParallel = 1e-6;
 
-inline double Larger(double a, double b) { return a > b || a != a ? a : b; }  // NaN of either is the result, as in TensorFlow
+// NaN of either is the result, as in TensorFlow.
+inline double Larger(double a, double b) { return a > b || a != a ? a : b; }
 inline double Less(double a, double b) { return a < b || a != a ? a : b; }
 
 // ‖D^½ v‖.

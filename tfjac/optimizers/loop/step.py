@@ -9,7 +9,8 @@ F = ½‖r‖² + ½ (w−w₀)ᵀΛ(w−w₀), g = ∇F, step p:
 ρ above `min_gain` keeps w + p; otherwise w is put back, bit for bit, the damping grows, and the same JᵀJ is solved
 again. What is not finite, or could not be solved, counts as ρ = −∞. Within bounds the system is that of the free
 parameters, p is shortened to stay inside, and ρ judges the step as it was taken, while what p promised says whether
-there is anything left to gain; see `bounds`.
+there is anything left to gain; see `bounds`. Where residuals stay large, JᵀJ may have their own curvature added to it;
+see `residual_curvature`.
 Reference: K. Madsen, H. B. Nielsen, O. Tingleff, "Methods for non-linear least squares problems", 2nd ed., 2004, ch. 3.
 """
 
