@@ -156,7 +156,8 @@ def _secant(rows: Tensor, better: Tensor) -> Secant | tuple[()]:
     """Return a `Secant` from such rows."""
     if rows.shape[0] == 0:
         return ()
-    return Secant(rows[:-3], *tf.unstack(rows[-3:]), better > 0)
+    step, gradient, product = tf.unstack(rows[-3:])
+    return Secant(rows[:-3], step, gradient, product, better > 0)
 
 
 def _progress_after(progress: Progress, after: StepProgress) -> Progress:

@@ -42,6 +42,8 @@ class _Factored(System):
         self.diagonal = tf.reduce_sum(tf.square(jacobian), axis=0)
         self.orthogonal, self.triangle = tf.linalg.qr(jacobian)
         self.target = self._target(linearisation.residual)
+        gram = tf.matmul(self.triangle, self.triangle, transpose_a=True)
+        self.matrix: Tensor = tf.linalg.set_diag(gram, tf.linalg.diag_part(gram) + self.prior.precision)
 
     def _target(self, residual: Tensor) -> Tensor:
         return -tf.linalg.matvec(self.orthogonal, residual, transpose_a=True)
@@ -59,12 +61,6 @@ class _Factored(System):
             return _back_substitute(triangle, tf.linalg.matvec(orthogonal, tf.concat(parts, axis=0), transpose_a=True))
 
         return solve
-
-    @property
-    def matrix(self) -> Tensor:
-        """JᵀJ + Λ, `[p, p]`."""
-        gram = tf.matmul(self.triangle, self.triangle, transpose_a=True)
-        return tf.linalg.set_diag(gram, tf.linalg.diag_part(gram) + self.prior.precision)
 
     def with_matrix(self, matrix: Tensor, changed: Tensor) -> System:
         return _Squared(self, matrix, changed)
