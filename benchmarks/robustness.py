@@ -35,6 +35,7 @@ OPTIONS = {
     "nielsen, more": {"damping": "nielsen", "scaling": "more"},
     "multiplicative, more": {"damping": "multiplicative", "scaling": "more"},
     "trust_region, more": {"damping": "trust_region", "scaling": "more"},
+    "trust_region, more, J alone": {"damping": TrustRegionDamping(residual_curvature=False), "scaling": "more"},
     "trust_region, more, factor 100": {"damping": TrustRegionDamping(factor=100.0), "scaling": "more"},
     "nielsen, more, geodesic": {"damping": "nielsen", "scaling": "more", "acceleration": "geodesic"},
     "trust_region, more, geodesic": {"damping": "trust_region", "scaling": "more", "acceleration": "geodesic"},

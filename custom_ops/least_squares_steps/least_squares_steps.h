@@ -1,8 +1,8 @@
 // Steps of the Levenberg-Marquardt method for a small problem, all in one call: x moves until there is a reason to stop.
 //
 // The rules are those of the loop in tfjac/optimizers/loop, line by line: steps from a QR factorisation of J (Moré 1978),
-// λ by TrustRegionDamping, D by MoreScaling, bounds by projection or truncation, the tests of converge.py. That loop is
-// the twin, and says why each rule is as it is. A loop of TensorFlow takes hundreds of ops a step, a quarter of a
+// λ by TrustRegionDamping, D by MoreScaling, bounds by projection or truncation, the tests of converge.py, and the estimate
+// of residual_curvature.py. That loop is the twin, and says why each rule is as it is. A loop of TensorFlow takes hundreds of ops a step, a quarter of a
 // millisecond; these are some microseconds.
 //
 // All numbers are float64. Nothing is drawn at random, and there is one thread: same bits in every run.
@@ -47,9 +47,14 @@ constexpr int64_t kStepNumbers = sizeof(StepNumbers) / sizeof(double);
 
 struct StepCounts {
   int32_t status, steps, evaluations, jacobians;
-  int32_t moved;  // whether `gradient_norm` is that of another point
+  int32_t moved;   // whether `gradient_norm` is that of another point
+  int32_t better;  // whether the model with the curvature of residuals is the better one
 };
 constexpr int64_t kStepCounts = sizeof(StepCounts) / sizeof(int32_t);
+
+// What is known of the curvature of residuals, row by row [p + 3, p]: the estimate, the last step, g where it started, and
+// JᵀJ times it.
+constexpr int64_t kCurvatureVectors = 3;
 
 constexpr int64_t kRecorded = 7;  // cost, reduction, gain ratio, λ, gradient norm, attempts, accepted
 
@@ -77,10 +82,11 @@ struct StepProblem {
   int64_t until, max_steps;     // after how many steps to return, and to stop for good
   bool finish;                  // whether to linearise once more where steps ended, for the gradient there
   int64_t record;               // of how many steps there is room in `rows`
+  double* curvature;            // [p + 3, p]; null where the curvature of residuals is not estimated
 };
 
 TFJAC_PER_ISA(
-    // x [p], scaling [p] (D; zeros before the first step), numbers and counts are updated. rows [record, kRecorded] has a row
+    // x [p], scaling [p] (D; zeros before the first step), numbers, counts and curvature are updated. rows [record, kRecorded] has a row
     // for each step that was taken. False where the function failed: x is then as the last accepted step left it.
     bool LeastSquaresSteps(const StepProblem& problem, const StepRules& rules, ResidualFunction* function, double* x,
                            double* scaling, StepNumbers* numbers, StepCounts* counts, double* rows);)

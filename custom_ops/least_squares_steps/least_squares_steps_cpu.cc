@@ -6,14 +6,11 @@
 
 #include "Eigen/Core"
 #include "custom_ops/common/cpu/reflections.h"
+#include "custom_ops/least_squares_steps/residual_curvature.h"
 
 namespace tfjac::TFJAC_ISA {
 namespace {
 
-using Matrix = Eigen::MatrixXd;
-using Vector = Eigen::VectorXd;
-using Rows = Eigen::Map<const Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>>;
-using ConstVector = Eigen::Map<const Vector>;
 
 constexpr double kInfinity = HUGE_VAL;
 // The twin says what these are: TrustRegionDamping, RegionChange and converge.py. A test holds both equal.
@@ -27,15 +24,9 @@ constexpr double kLeastShrink = 0.1;
 constexpr double kMostShrink = 0.5;
 constexpr double kAsPromised = 0.25;
 constexpr double kRoundings = 16;
+constexpr double kRoundingsOfSquares = 128;
 
-double Larger(double a, double b) { return a > b || a != a ? a : b; }  // NaN of either is the result, as in TensorFlow
-double Less(double a, double b) { return a < b || a != a ? a : b; }
 double Clip(double value, double low, double high) { return Less(Larger(value, low), high); }
-
-// Parts of the vector p of one problem.
-double Length(const Vector& vector, const Vector& metric) {
-  return std::sqrt((metric.array() * vector.array().square()).sum());
-}
 
 // J = QR at one point, and what steps from there need of it.
 class Linearisation {
@@ -46,6 +37,7 @@ class Linearisation {
     const ConstVector residual(found.residual, found.m);
     jacobian_ = given;
     gradient.noalias() = jacobian_.transpose() * residual;
+    whole_gradient = gradient;
     free.setConstant(problem.p, true);
     if (problem.lower != nullptr) {
       for (int64_t k = 0; k < problem.p; ++k) {
@@ -58,14 +50,39 @@ class Linearisation {
       }
     }
     diagonal = jacobian_.colwise().squaredNorm();
+    UseNone();
     factored_.Factor(jacobian_);
     target_ = -residual;
     factored_.ApplyTransposed(&target_);
     triangle_ = factored_.Triangle();
   }
 
-  // The step p of (JᵀJ + λD) p = −g from [R; (λD)^½], zeros where there is none.
+  // From here on, JᵀJ has S added to it.
+  void Use(const Matrix& curvature) {
+    curvature_ = &curvature;
+    matrix_.noalias() = triangle_.transpose() * triangle_;
+    for (int64_t k = 0; k < free.size(); ++k) {
+      for (int64_t j = 0; j < free.size(); ++j) matrix_(j, k) += free[j] && free[k] ? curvature(j, k) : 0;
+    }
+  }
+
+  // From here on, it has not.
+  void UseNone() { curvature_ = nullptr; }
+
+  bool uses_curvature() const { return curvature_ != nullptr; }
+
+  // The step p of (JᵀJ + S + λD) p = −g, zeros where there is none.
   bool Solve(double damping, const Vector& metric, Vector* step) {
+    if (curvature_ == nullptr) return SolveByRows(damping, metric, step);
+    const double least = kRoundingsOfSquares * DBL_EPSILON * (diagonal.array() / metric.array()).maxCoeff();
+    *step = -gradient;
+    Matrix damped = matrix_;
+    damped.diagonal() += Larger(damping, least) * metric;
+    return Finished(damped.allFinite() && SolveDefinite(damped, step), step);
+  }
+
+  // The same without S, from [R; (λD)^½].
+  bool SolveByRows(double damping, const Vector& metric, Vector* step) {
     const int64_t p = diagonal.size();
     stacked_.resize(2 * p, p);
     stacked_.topRows(p) = triangle_;
@@ -76,24 +93,40 @@ class Linearisation {
     right_.tail(p).setZero();
     damped_.ApplyTransposed(&right_);
     *step = damped_.SolveTriangle(right_);
-    if (!step->array().isFinite().all()) {  // nor where a pivot is zero
-      step->setZero(p);
-      return false;
-    }
-    for (int64_t k = 0; k < p; ++k) {
-      if (!free[k]) (*step)[k] = 0;
-    }
-    return true;
+    return Finished(true, step);  // not finite where a pivot is zero
   }
 
   // By how much the quadratic model says that a step lowers the cost.
-  double Reduction(const Vector& step) const { return -(gradient.dot(step) + (triangle_ * step).squaredNorm() / 2); }
+  double Reduction(const Vector& step) const {
+    const double plain = ReductionWithout(step);
+    return curvature_ == nullptr ? plain : plain - CurvatureAlong(*curvature_, step) / 2;
+  }
+  double ReductionWithout(const Vector& step) const {
+    return -(gradient.dot(step) + (triangle_ * step).squaredNorm() / 2);
+  }
 
-  Vector gradient, diagonal;
+  // sᵀSs of what is free.
+  double CurvatureAlong(const Matrix& curvature, const Vector& step) const {
+    const Vector moved = free.select(step, 0.0);
+    return moved.dot(curvature * moved);
+  }
+
+  Vector gradient, diagonal, whole_gradient;
   Eigen::Array<bool, Eigen::Dynamic, 1> free;
 
  private:
-  Matrix jacobian_, triangle_, stacked_;
+  // A step with zeros for what is held, or zeros where it is not solved for.
+  bool Finished(bool solved, Vector* step) const {
+    if (!solved || !step->array().isFinite().all()) {
+      step->setZero();
+      return false;
+    }
+    *step = free.select(*step, 0.0);
+    return true;
+  }
+
+  const Matrix* curvature_ = nullptr;  // S where it is in use
+  Matrix jacobian_, triangle_, stacked_, matrix_;
   Vector target_, right_;
   Reflections factored_, damped_;
 };
@@ -198,7 +231,7 @@ class Minimisation {
   Minimisation(const StepProblem& problem, const StepRules& rules, ResidualFunction* function, double* x,
                double* scaling, StepNumbers* numbers, StepCounts* counts)
       : problem_(problem), rules_(rules), function_(function), x_(x, problem.p), scaling_(scaling, problem.p),
-        numbers_(*numbers), counts_(*counts) {}
+        numbers_(*numbers), counts_(*counts), curvature_(problem.curvature, problem.p) {}
 
   bool Run(double* rows) {
     const int64_t first = counts_.steps;
@@ -249,6 +282,7 @@ class Minimisation {
       report->cosine = Larger(report->cosine, cosine);
     }
     const bool usable = finite && !stationary;
+    if (usable) counts_.better = UseCurvature(metric, limits.low);
     while (usable && running && !report->accepted && !report->looked && report->attempts < rules_.max_attempts &&
            !(report->attempts > 0 && report->damping >= limits.high)) {
       if (!Attempt(x, metric, limits, report, &radius, &guess)) return false;
@@ -259,10 +293,34 @@ class Minimisation {
     report->accepted = report->status == kRunning;
     report->cost_before = report->accepted ? report->cost + report->reduction : report->cost;
     if (usable) {
+      if (problem_.curvature != nullptr) LearnFrom(x, *report);
       numbers_.radius = radius, numbers_.damping = guess;
       for (int64_t k = 0; k < problem_.p; ++k) scaling_[k] = model_.free[k] ? metric[k] : scaling_[k];
     }
     return true;
+  }
+
+  // Whether S is in use, once it knows of the last step: where it predicts better, and residuals stay large.
+  bool UseCurvature(const Vector& metric, double lowest) {
+    if (problem_.curvature == nullptr) return false;
+    const bool sound = curvature_.Learn(Rows(here_.jacobian, here_.m, problem_.p), model_.whole_gradient, metric);
+    if (!sound || counts_.better == 0) return false;
+    Vector newton;
+    const bool solved = model_.Solve(lowest, metric, &newton);
+    if (!solved || !(model_.Reduction(newton) <= (1 - kStays) * here_.cost)) return false;
+    model_.Use(curvature_.matrix());
+    return true;
+  }
+
+  // Remember a step from x, if it was kept, and which model predicted it better.
+  void LearnFrom(const Vector& x, const Report& report) {
+    if (!report.accepted) return;
+    const Vector step = x_ - x;
+    const double missed = report.reduction - model_.ReductionWithout(step);
+    const double plain = std::abs(missed);
+    const double curved = std::abs(missed + model_.CurvatureAlong(curvature_.matrix(), step) / 2);
+    counts_.better = model_.uses_curvature() ? kMargin * plain >= curved : kMargin * curved < plain;
+    curvature_.Remember(step, model_.whole_gradient, product_);
   }
 
   // Propose, predict, evaluate, judge; x moves where the step is kept.
@@ -302,8 +360,11 @@ class Minimisation {
     *guess = Clip(proposal.damping * (poor ? 1 / shrink : good ? kMostShrink : 1), limits.low, limits.high);
     if (report->accepted) {
       x_ = trial.end;
+      if (problem_.curvature != nullptr) product_ = GramTimes(Rows(here_.jacobian, here_.m, problem_.p), x_ - x);
       function_->Keep();
       here_ = there;
+    } else {
+      model_.UseNone();
     }
     return true;
   }
@@ -387,8 +448,10 @@ class Minimisation {
   Eigen::Map<Vector> x_, scaling_;
   StepNumbers& numbers_;
   StepCounts& counts_;
+  ResidualCurvature curvature_;
   Residuals here_;
   Linearisation model_;
+  Vector product_;         // JᵀJ times the last step that was kept
   bool doubtful_ = false;  // whether the last step met a tolerance, and it is to be seen if its end does
 };
 

@@ -87,38 +87,43 @@ class LeastSquaresStepsOp : public tensorflow::OpKernel {
 
   void Compute(tensorflow::OpKernelContext* context) override {
     const tensorflow::Tensor &position = context->input(0), &scaling = context->input(1);
-    const tensorflow::Tensor &numbers = context->input(2), &counts = context->input(3), &rules = context->input(4);
-    const tensorflow::Tensor &lower = context->input(5), &upper = context->input(6);
+    const tensorflow::Tensor &numbers = context->input(2), &counts = context->input(3);
+    const tensorflow::Tensor &curvature = context->input(4), &rules = context->input(5);
+    const tensorflow::Tensor &lower = context->input(6), &upper = context->input(7);
     const int64_t p = position.NumElements();
-    const bool bounded = lower.NumElements() > 0;
+    const bool bounded = lower.NumElements() > 0, estimated = curvature.NumElements() > 0;
     OP_REQUIRES(
         context,
         position.dims() == 1 && p > 0 && scaling.shape() == position.shape() && numbers.NumElements() == kStepNumbers &&
             counts.NumElements() == kStepCounts && rules.NumElements() == kStepRules &&
+            (!estimated || curvature.shape() == tensorflow::TensorShape({p + kCurvatureVectors, p})) &&
             lower.shape() == upper.shape() && (!bounded || lower.shape() == position.shape()) &&
-            context->input(7).NumElements() == 1 && context->input(8).NumElements() == 1 &&
-            context->input(9).NumElements() == 1,
+            context->input(8).NumElements() == 1 && context->input(9).NumElements() == 1 &&
+            context->input(10).NumElements() == 1,
         absl::InvalidArgumentError(absl::StrCat(
             "The shapes must be position [p], scaling [p], numbers [", kStepNumbers, "], counts [", kStepCounts,
-            "], rules [", kStepRules, "], lower and upper [p] or [0], until, max_steps and finish []. Received: ",
+            "], curvature [p + ", kCurvatureVectors, ", p] or [0, p], rules [", kStepRules,
+            "], lower and upper [p] or [0], until, max_steps and finish []. Received: ",
             position.shape().DebugString(), ", ", scaling.shape().DebugString(), ", ", numbers.shape().DebugString(),
-            ", ", counts.shape().DebugString(), ", ", rules.shape().DebugString(), ", ", lower.shape().DebugString(),
-            ", ", upper.shape().DebugString())));
-    tensorflow::Tensor* results[5] = {};
-    const tensorflow::TensorShape shapes[5] = {position.shape(), scaling.shape(), numbers.shape(), counts.shape(),
-                                               tensorflow::TensorShape({record_, kRecorded})};
-    for (int k = 0; k < 5; ++k) OP_REQUIRES_OK(context, context->allocate_output(k, shapes[k], &results[k]));
-    double* const rows = results[4]->flat<double>().data();
+            ", ", counts.shape().DebugString(), ", ", curvature.shape().DebugString(), ", ",
+            rules.shape().DebugString(), ", ", lower.shape().DebugString(), ", ", upper.shape().DebugString())));
+    tensorflow::Tensor* results[6] = {};
+    const tensorflow::TensorShape shapes[6] = {position.shape(),  scaling.shape(),
+                                               numbers.shape(),   counts.shape(),
+                                               curvature.shape(), tensorflow::TensorShape({record_, kRecorded})};
+    for (int k = 0; k < 6; ++k) OP_REQUIRES_OK(context, context->allocate_output(k, shapes[k], &results[k]));
+    double* const rows = results[5]->flat<double>().data();
     std::copy_n(position.flat<double>().data(), p, results[0]->flat<double>().data());
     std::copy_n(scaling.flat<double>().data(), p, results[1]->flat<double>().data());
     std::copy_n(numbers.flat<double>().data(), kStepNumbers, results[2]->flat<double>().data());
     std::copy_n(counts.flat<int32_t>().data(), kStepCounts, results[3]->flat<int32_t>().data());
+    std::copy_n(curvature.flat<double>().data(), curvature.NumElements(), results[4]->flat<double>().data());
     std::fill_n(rows, record_ * kRecorded, 0.0);
 
     tensorflow::FunctionLibraryRuntime::Handle handle;
     OP_REQUIRES_OK(context, HandleIn(context->function_library(), &handle));
     std::vector<tensorflow::Tensor> captured;
-    for (int k = 10; k < context->num_inputs(); ++k) captured.push_back(context->input(k));
+    for (int k = 11; k < context->num_inputs(); ++k) captured.push_back(context->input(k));
     GraphFunction function(context, handle, p, std::move(captured));
     StepRules how;
     std::memcpy(&how, rules.flat<double>().data(), sizeof(how));
@@ -127,10 +132,11 @@ class LeastSquaresStepsOp : public tensorflow::OpKernel {
     const StepProblem problem{p,
                               bounded ? lower.flat<double>().data() : nullptr,
                               bounded ? upper.flat<double>().data() : nullptr,
-                              context->input(7).flat<int32_t>()(0),
                               context->input(8).flat<int32_t>()(0),
-                              context->input(9).flat<bool>()(0),
-                              record_};
+                              context->input(9).flat<int32_t>()(0),
+                              context->input(10).flat<bool>()(0),
+                              record_,
+                              estimated ? results[4]->flat<double>().data() : nullptr};
     const bool done = TFJAC_BEST(LeastSquaresSteps)(problem, how, &function, results[0]->flat<double>().data(),
                                                     results[1]->flat<double>().data(), found, counted, rows);
     if (!done) context->SetStatus(function.status());

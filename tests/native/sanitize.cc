@@ -361,13 +361,14 @@ class Valley : public ResidualFunction {
 void CheckSteps(int64_t m, int64_t p, bool bounded) {
   const StepRules rules{1e-14, 1e-14, 1e-14, 1e-3, 1.0, 5e-32, 4.5e15, 30};
   std::vector<double> x(p, -1.2), scaling(p), rows(5 * kRecorded), lower(p, -2.0), upper(p, 0.5);
+  std::vector<double> curvature((p + kCurvatureVectors) * p);
   StepNumbers numbers{};
   StepCounts counts{};
   counts.moved = 1;
   Valley valley(m, p);
   for (int64_t until : {5, 200}) {
     const StepProblem problem{p, bounded ? lower.data() : nullptr, bounded ? upper.data() : nullptr, until, 200, true,
-                              5};
+                              5, curvature.data()};
     const bool done =
         TFJAC_ISA::LeastSquaresSteps(problem, rules, &valley, x.data(), scaling.data(), &numbers, &counts, rows.data());
     if (!done) std::printf("steps: failed\n"), ++failures;
@@ -378,7 +379,7 @@ void CheckSteps(int64_t m, int64_t p, bool bounded) {
   }
   valley.fails_at = 0;
   counts.status = 0;
-  const StepProblem again{p, nullptr, nullptr, 300, 300, true, 0};
+  const StepProblem again{p, nullptr, nullptr, 300, 300, true, 0, nullptr};
   if (TFJAC_ISA::LeastSquaresSteps(again, rules, &valley, x.data(), scaling.data(), &numbers, &counts, nullptr)) {
     std::printf("steps: a failure was not passed on\n"), ++failures;
   }

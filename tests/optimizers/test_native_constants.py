@@ -1,4 +1,4 @@
-"""The native op's constants are those of its twin, read from the text of its source."""
+"""The native op's constants are those of its twin, read from the text of its sources."""
 
 import pathlib
 import re
@@ -7,9 +7,11 @@ import pytest
 
 from tfjac.optimizers import TrustRegionDamping
 from tfjac.optimizers.damping import base
-from tfjac.optimizers.loop import converge
+from tfjac.optimizers.loop import converge, residual_curvature
+from tfjac.optimizers.solvers.base import ROUNDINGS
 
-SOURCE = pathlib.Path(__file__).resolve().parents[2] / "custom_ops/least_squares_steps/least_squares_steps_cpu.cc"
+FOLDER = pathlib.Path(__file__).resolve().parents[2] / "custom_ops/least_squares_steps"
+SOURCE = "".join((FOLDER / name).read_text() for name in ("least_squares_steps_cpu.cc", "residual_curvature.h"))
 TWIN = {
     "Tolerance": TrustRegionDamping.tolerance,
     "MaxSolves": TrustRegionDamping.max_solves,
@@ -21,11 +23,15 @@ TWIN = {
     "MostShrink": base.MOST_SHRINK,
     "AsPromised": converge.AS_PROMISED,
     "Roundings": converge.ROUNDINGS,
+    "RoundingsOfSquares": ROUNDINGS,
+    "Margin": residual_curvature.MARGIN,
+    "Stays": residual_curvature.STAYS,
+    "Parallel": residual_curvature.PARALLEL,
 }
 
 
 def constants():
-    return dict(re.findall(r"^constexpr (?:double|int64_t) k(\w+) = ([\d.e-]+);", SOURCE.read_text(), re.MULTILINE))
+    return dict(re.findall(r"^constexpr (?:double|int64_t) k(\w+) = ([\d.e-]+);", SOURCE, re.MULTILINE))
 
 
 @pytest.mark.parametrize("name", TWIN)
@@ -39,6 +45,6 @@ def test_every_constant_of_the_op_has_a_twin():
 
 def test_no_number_of_the_method_stands_elsewhere_in_the_op():
     """Numbers such as 0.25 belong into the list at its head."""
-    code = re.sub(r"^constexpr .*$|//.*$", "", SOURCE.read_text(), flags=re.MULTILINE)
+    code = re.sub(r"^constexpr .*$|//.*$", "", SOURCE, flags=re.MULTILINE)
     found = set(re.findall(r"(?<![\w.])(?:\d+\.\d+|\d+e-?\d+)(?![\w.])", code))
     assert found <= {"0.0", "1.0"}, found

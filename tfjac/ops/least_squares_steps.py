@@ -37,13 +37,17 @@ class StepProgress(NamedTuple):
         position: x, `[p]`.
         scaling: D, `[p]`; zeros before the first step.
         numbers: `[6]`: radius, λ of the next attempt, first cost, cost, gradient norm, λ of the last step.
-        counts: `[5]`, int32: `Status`, steps, evaluations, linearisations, and whether x has moved since the gradient.
+        counts: `[6]`, int32: `Status`, steps, evaluations, linearisations, whether x has moved since the gradient, and
+            whether the model with the curvature of the residuals is the better one.
+        curvature: `[p + 3, p]`: the estimate of that curvature, the last step, g where it started, and JᵀJ times it;
+            `[0, p]` where it is not estimated.
     """
 
     position: Tensor
     scaling: Tensor
     numbers: Tensor
     counts: Tensor
+    curvature: Tensor
 
 
 def has_native_steps() -> bool:

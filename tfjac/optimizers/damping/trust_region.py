@@ -24,6 +24,8 @@ class TrustRegionDamping(Damping):
         factor: the first radius as a multiple of ‖D^½ w‖ (a start at zero has none, and takes a Gauss-Newton step); 1
             as in SciPy's `trf`, with which far starts go wrong less often than with MINPACK's 100.
         minimum, maximum: see `Damping`.
+        residual_curvature: whether to estimate the curvature that JᵀJ leaves out, where residuals stay large. That is
+            for `least_squares` and `curve_fit` of one problem with up to 256 parameters, a sum of squares.
     """
 
     state_names = ("radius", "damping")
@@ -38,9 +40,15 @@ class TrustRegionDamping(Damping):
     reach = 10
     """A region that shrinks was no larger than so many steps."""
 
-    def __init__(self, factor: float = 1.0, minimum: float | None = None, maximum: float | None = None) -> None:
+    def __init__(
+        self,
+        factor: float = 1.0,
+        minimum: float | None = None,
+        maximum: float | None = None,
+        residual_curvature: bool = True,
+    ) -> None:
         super().__init__(minimum, maximum)
-        self.factor = positive("factor", factor)
+        self.factor, self.residual_curvature = positive("factor", factor), bool(residual_curvature)
 
     def start(self, curvature: Tensor, length: Tensor) -> tuple[Tensor, ...]:
         """Return Δ = factor·‖D^½ w‖, as large as can be where that is zero, and a first guess of λ."""
@@ -110,4 +118,4 @@ class TrustRegionDamping(Damping):
 
     def get_config(self) -> Config:
         """Return the arguments of the constructor."""
-        return {"factor": self.factor, **super().get_config()}
+        return {"factor": self.factor, **super().get_config(), "residual_curvature": self.residual_curvature}

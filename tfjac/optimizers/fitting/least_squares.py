@@ -151,7 +151,8 @@ def least_squares(
             tensor that `residuals` returns.
         loss_scale: about where a residual becomes an outlier, or a list; default 1.
         damping: `"radius"`, `"trust_region"`, `"nielsen"`, `"multiplicative"`, or a `Damping`: how λ is chosen.
-            Default: `"trust_region"` up to 256 parameters, where solves cost nothing, and `"radius"` for more.
+            Default: `"trust_region"` up to 256 parameters, where solves cost nothing, and `"radius"` for more. The
+            former also estimates the curvature of residuals that stay large, see `TrustRegionDamping`.
         initial_damping: the first λ, a multiple of the largest diagonal element of JᵀJ over that of D. Default: 1e-3,
             but 1e-9 for `"radius"` with the solver `"sparse"`. If it is given, `"radius"` is the default damping.
         scaling: `"auto"`, `"identity"`, `"marquardt"`, `"more"`, or a `Scaling`: the matrix D. `"auto"` tries D = I and

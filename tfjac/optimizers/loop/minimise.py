@@ -13,6 +13,7 @@ from tfjac.optimizers.loop.options import Settings
 from tfjac.optimizers.loop.problem import Problem
 from tfjac.optimizers.loop.progress import Allowance, Invariants, Progress
 from tfjac.optimizers.loop.records import LONGEST_RECORD, Outcome, State
+from tfjac.optimizers.loop.residual_curvature import Secant
 from tfjac.optimizers.loop.vanished import is_looked_at, vanished_of_one
 from tfjac.optimizers.objective.residuals import unit_of
 from tfjac.optimizers.solvers.problem_sizes import ProblemSizes
@@ -69,7 +70,8 @@ class Minimisation:
         """Return the first `Progress`, from `position`."""
         method, dtype = self._settings.method, self._problem.dtype
         zero, scaling = tf.zeros([], dtype), tf.zeros([self._problem.columns.total], dtype)
-        state = State(tuple(zero for _ in method.damping.state_names), scaling)
+        secant = Secant.none_yet(scaling) if self._problem.estimates_curvature else ()
+        state = State(tuple(zero for _ in method.damping.state_names), scaling, secant)
         size = self._settings.window or method.solver.usual_window
         window = Window.empty(size, position) if size > 1 else ()
         goes_back = not self._takes_native_steps

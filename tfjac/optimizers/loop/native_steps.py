@@ -20,6 +20,7 @@ from tfjac.optimizers.loop.options import Settings
 from tfjac.optimizers.loop.problem import Problem
 from tfjac.optimizers.loop.progress import Allowance, Invariants, Progress
 from tfjac.optimizers.loop.records import State
+from tfjac.optimizers.loop.residual_curvature import Secant
 from tfjac.optimizers.solvers import AutoSolver, QRSolver
 from tfjac.optimizers.solvers.problem_sizes import ProblemSizes
 from tfjac.optimizers.tracing.traced_residuals import TracedResiduals
@@ -137,14 +138,32 @@ def _given(progress: Progress, position: Tensor) -> StepProgress:
     """Return a `Progress` in the form that the op takes."""
     outcome, state = progress.outcome, progress.state
     numbers = [*state.damping, progress.first_cost, outcome.cost, outcome.gradient_norm, outcome.damping]
-    counts = [outcome.status, outcome.steps, outcome.evaluations, outcome.jacobians, tf.cast(progress.moved, tf.int32)]
-    return StepProgress(position, state.scaling, tf.stack(numbers), tf.stack(counts))
+    better = state.secant.better if state.secant else tf.constant(False)
+    flags = [tf.cast(flag, tf.int32) for flag in (progress.moved, better)]
+    counts = [outcome.status, outcome.steps, outcome.evaluations, outcome.jacobians, *flags]
+    return StepProgress(position, state.scaling, tf.stack(numbers), tf.stack(counts), _rows(state, position))
+
+
+def _rows(state: State, position: Tensor) -> Tensor:
+    """Return what a `State` knows of the curvature of residuals, `[p + 3, p]`, or `[0, p]`."""
+    if not state.secant:
+        return tf.zeros([0, position.shape[0]], position.dtype)
+    matrix, *vectors, _ = state.secant
+    return tf.concat([matrix, tf.stack(vectors)], axis=0)
+
+
+def _secant(rows: Tensor, better: Tensor) -> Secant | tuple[()]:
+    """Return a `Secant` from such rows."""
+    if rows.shape[0] == 0:
+        return ()
+    step, gradient, product = tf.unstack(rows[-3:])
+    return Secant(rows[:-3], step, gradient, product, better > 0)
 
 
 def _progress_after(progress: Progress, after: StepProgress) -> Progress:
     """Return a `Progress` after what the op returned."""
     radius, damping, first_cost, cost, gradient_norm, last = tf.unstack(after.numbers)
-    status, steps, evaluations, jacobians, moved = tf.unstack(after.counts)
+    status, steps, evaluations, jacobians, moved, better = tf.unstack(after.counts)
     return progress._replace(
         outcome=progress.outcome._replace(
             cost=cost,
@@ -155,7 +174,7 @@ def _progress_after(progress: Progress, after: StepProgress) -> Progress:
             jacobians=jacobians,
             damping=last,
         ),
-        state=State((radius, damping), after.scaling),
+        state=State((radius, damping), after.scaling, _secant(after.curvature, better)),
         first_cost=first_cost,
         moved=moved > 0,
     )

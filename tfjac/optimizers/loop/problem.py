@@ -8,6 +8,7 @@ from tfjac.optimizers.conditions.coordinates import Coordinates, Standing
 from tfjac.optimizers.contracts import LinearModel, Objective
 from tfjac.optimizers.loop.options import Settings
 from tfjac.optimizers.loop.progress import Invariants
+from tfjac.optimizers.loop.residual_curvature import is_estimated
 from tfjac.optimizers.loop.step import Restrictions
 from tfjac.optimizers.objective.residuals import objective_of_residuals
 from tfjac.optimizers.objective.robust import losses_of
@@ -26,6 +27,7 @@ class Problem:
     Attributes:
         dtype: of the variables.
         columns: `Columns`, those of J.
+        estimates_curvature: whether steps estimate the curvature of the residuals.
     """
 
     def __init__(self, residuals: TracedResiduals, variables: list[Variable], settings: Settings) -> None:
@@ -34,6 +36,7 @@ class Problem:
         self._losses = losses_of(settings.losses, residuals.num_tensors)
         self._coordinates, self._elements = Coordinates(variables, settings.manifolds), Columns(variables)
         self.columns = self._coordinates.columns
+        self.estimates_curvature = is_estimated(settings, self.columns.total)
 
     # -------------------------------------------------------------- the variables
 

@@ -9,10 +9,17 @@ from tfjac.types import T, Tensor
 
 
 class State(NamedTuple):
-    """What one step hands to the next: the damping's scalars, and D `[p]`; zeros before the first step."""
+    """What one step hands to the next; zeros before the first step.
+
+    Attributes:
+        damping: the damping's scalars.
+        scaling: `[p]`, D.
+        secant: a `Secant`, or an empty tuple where the curvature of residuals is not estimated.
+    """
 
     damping: tuple
     scaling: tf.Tensor
+    secant: Any = ()
 
 
 class Leeway(NamedTuple):

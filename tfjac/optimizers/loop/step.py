@@ -9,7 +9,8 @@ F = ½‖r‖² + ½ (w−w₀)ᵀΛ(w−w₀), g = ∇F, step p:
 ρ above `min_gain` keeps w + p; otherwise w is put back, bit for bit, the damping grows, and the same JᵀJ is solved
 again. What is not finite, or could not be solved, counts as ρ = −∞. Within bounds the system is that of the free
 parameters, p is shortened to stay inside, and ρ judges the step as it was taken, while what p promised says whether
-there is anything left to gain; see `bounds`.
+there is anything left to gain; see `bounds`. Where residuals stay large, JᵀJ may have their own curvature added to it;
+see `residual_curvature`.
 Reference: K. Madsen, H. B. Nielsen, O. Tingleff, "Methods for non-linear least squares problems", 2nd ed., 2004, ch. 3.
 """
 
@@ -37,6 +38,7 @@ from tfjac.optimizers.loop.attempt import (
 )
 from tfjac.optimizers.loop.method import Method
 from tfjac.optimizers.loop.records import Attempt, Leeway, Report, State, chosen
+from tfjac.optimizers.loop.residual_curvature import Curved, Secant
 from tfjac.optimizers.memory_budget import tell_of_left_out
 from tfjac.optimizers.solvers import Solver, System
 from tfjac.optimizers.solvers.plane_system import PlaneSystem
@@ -121,12 +123,14 @@ class Start(NamedTuple):
     Attributes:
         objective: an `Objective`.
         model: its `LinearModel` in the parameters that are free.
-        free: `[p]`, bool, which these are; None for all.
+        whole: the same in all parameters.
+        free: `[p]`, bool, which are free; None for all.
         state: the `State` that the step before handed on.
     """
 
     objective: Objective
     model: LinearModel
+    whole: LinearModel
     free: Tensor | None
     state: State
 
@@ -135,9 +139,9 @@ class Start(NamedTuple):
         """Return the start of a step from where the variables are."""
         model: LinearModel = objective.linearise(allowed if method.gram_dtype is None else allowed.halved())
         if box is None:
-            return cls(objective, model, None, state)
+            return cls(objective, model, model, None, state)
         free = box.free(objective.position(objective.values()), model.gradient())
-        return cls(objective, FreeLinearisation(model, free), free, state)
+        return cls(objective, FreeLinearisation(model, free), model, free, state)
 
 
 class End(NamedTuple):
@@ -173,10 +177,20 @@ class Stepper:
         given = self._position, self._objective.cost, self._system.gradient, self._system.diagonal
         prior, has_residuals = self._model.prior, self._model.has_residuals
         self._point = point_at(*given, start.state, self._method, prior=prior, has_residuals=has_residuals)
+        self._curved = self._with_curvature()
         self._solve = _in_free(self._system.solver(self._point.metric), self._model)
         self._bends = method.acceleration and method.acceleration.suits(solver, self._objective, self._model)
         self._acceleration = method.acceleration if tf.is_tensor(self._bends) or self._bends else None
         self._magnitude = self._objective.magnitude(self._values)
+
+    def _with_curvature(self) -> Curved | None:
+        """Return what the curvature of residuals makes of the system, where it is estimated."""
+        start, point = self._start, self._point
+        if not start.state.secant or self._system.matrix is None:
+            return None
+        lowest = self._method.damping.bounds(point.curvature)[0]
+        given = start.whole, start.model, start.state.secant, point, self._objective.cost, lowest
+        return Curved(self._system, *given)
 
     def take(self) -> End:
         """Attempt a step until it is decided, with more damping each time."""
@@ -190,22 +204,26 @@ class Stepper:
 
     def _attempt(self, last: Attempt) -> Attempt:
         """Return the `Attempt` that follows `last`: propose, and if that is not enough, try."""
-        candidate, looks = self._propose(last), self._restrictions.looks
+        system, solve = self._system_of(last)
+        given = system.gradient, system.reduction, last.state, self._point, self._method
+        candidate, looks = propose(solve, *given), self._restrictions.looks
         if looks is None:
-            return self._try(last, candidate)
+            return self._try(last, candidate, system)
         seen = looked_at(last, candidate, self._point)
         enough = tf.equal(last.attempts, 0) & looks(self._report(seen))
-        return tf.cond(enough, lambda: seen, lambda: self._try(last, candidate))
+        return tf.cond(enough, lambda: seen, lambda: self._try(last, candidate, system))
 
-    def _try(self, last: Attempt, candidate: Candidate) -> Attempt:
-        return self._judge(last, self._move(candidate))
+    def _system_of(self, last: Attempt) -> tuple[System, Function]:
+        """Return the `System` of the attempt after `last`, and what solves it."""
+        if self._curved is None:
+            return self._system, self._solve
+        system = self._curved.system(last.attempts)
+        return system, _in_free(system.solver(self._point.metric), self._model)
 
-    def _propose(self, last: Attempt) -> Candidate:
-        """Solve for a step, and predict what it gains."""
-        system = self._system
-        return propose(self._solve, system.gradient, system.reduction, last.state, self._point, self._method)
+    def _try(self, last: Attempt, candidate: Candidate, system: System) -> Attempt:
+        return self._judge(last, self._move(candidate, system))
 
-    def _move(self, candidate: Candidate) -> Candidate:
+    def _move(self, candidate: Candidate, system: System) -> Candidate:
         """Move the variables by the step of a `Candidate`, or by what bounds leave of it, and return it as it is taken.
 
         What rounding makes of equations between the parameters is undone. If steps are bent, they move along the curve,
@@ -220,7 +238,7 @@ class Stepper:
         if box is None:
             self._objective.move(self._values, curved)
             return candidate
-        end, candidate = within(box, self._position, candidate, self._system.reduction)
+        end, candidate = within(box, self._position, candidate, system.reduction)
         if bend is not None:
             inside = box.contains(self._position + step) & box.contains(self._position + curved)
             end = tf.where(inside, self._position + curved, end)
@@ -269,8 +287,16 @@ class Stepper:
             scaling = tf.where(self._start.free, scaling, before.scaling)
         if self._method.evidence:
             effective = tf.cond(last.accepted, self._system.effective_parameters, lambda: tf.zeros_like(last.cost))
-        after = chosen(self._point.usable, State(last.state, scaling), before)
-        return End(after, self._report(last, effective), last.looked, State(last.refused, scaling))
+        kept, refused = self._secants(last)
+        after = chosen(self._point.usable, State(last.state, scaling, kept), before)
+        return End(after, self._report(last, effective), last.looked, State(last.refused, scaling, refused))
+
+    def _secants(self, last: Attempt) -> tuple[Secant | tuple[()], Secant | tuple[()]]:
+        """Return the `Secant` after the `last` attempt, and where that is taken back."""
+        if self._curved is None:
+            return (self._start.state.secant,) * 2
+        moved = self._objective.position(self._objective.values()) - self._position
+        return self._curved.after(moved, last.reduction, last.attempts), self._curved.refused()
 
     def _report(self, last: Attempt, effective: Tensor | None = None) -> Report:
         given = self._point, self._objective.cost, self._position, self._system.gradient

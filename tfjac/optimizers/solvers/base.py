@@ -26,10 +26,12 @@ class System(abc.ABC):
     Attributes:
         gradient: `[p]`, g = Jᵀr + Λ(w−w₀).
         diagonal: `[p]`, diag(JᵀJ).
+        matrix: `[p, p]`, JᵀJ + Λ, of systems that have it at hand; None of others.
     """
 
     gradient: tf.Tensor
     diagonal: tf.Tensor
+    matrix: tf.Tensor | None = None
 
     @abc.abstractmethod
     def solver(self, scaling: Tensor) -> Solve:
@@ -44,6 +46,10 @@ class System(abc.ABC):
     @abc.abstractmethod
     def quadratic(self, step: Tensor) -> Tensor:
         """Return pᵀ(JᵀJ + Λ)p, a scalar."""
+
+    def with_matrix(self, matrix: Tensor, changed: Tensor) -> "System":
+        """Return the same system, with another `matrix` `[p, p]` where `changed`, a scalar bool."""
+        raise NotImplementedError
 
     def reduction(self, step: Tensor) -> Tensor:
         """Return by how much the quadratic model says that a step `[p]` lowers the cost, −(gᵀp + ½ pᵀ(JᵀJ + Λ)p)."""

@@ -1,5 +1,6 @@
 """Cholesky's factorisation of the normal equations: the solver for more residuals than parameters."""
 
+import copy
 from collections.abc import Callable
 
 import keras
@@ -79,6 +80,11 @@ class NormalSystem(System):
             return tf.cond(found[1] | (damping >= least), lambda: found, lambda: at(least))
 
         return solve
+
+    def with_matrix(self, matrix: Tensor, changed: Tensor) -> "NormalSystem":
+        other = copy.copy(self)
+        other.matrix = tf.where(changed, matrix, self.matrix)
+        return other
 
     def effective_parameters(self) -> Tensor:
         return of_gram(self.matrix, self.precision)

@@ -3,8 +3,9 @@
 import keras
 import tensorflow as tf
 
+from tfjac.ops import damped_solve
 from tfjac.optimizers.contracts import LinearModel
-from tfjac.optimizers.solvers.base import Cost, Solve, Solved, Solver, System, finite_or_zeros
+from tfjac.optimizers.solvers.base import Cost, Solve, Solved, Solver, System, finite_or_zeros, least_damping
 from tfjac.optimizers.solvers.effective_parameters import of_rows
 from tfjac.optimizers.solvers.problem_sizes import ProblemSizes
 from tfjac.types import Tensor
@@ -41,6 +42,8 @@ class _Factored(System):
         self.diagonal = tf.reduce_sum(tf.square(jacobian), axis=0)
         self.orthogonal, self.triangle = tf.linalg.qr(jacobian)
         self.target = self._target(linearisation.residual)
+        gram = tf.matmul(self.triangle, self.triangle, transpose_a=True)
+        self.matrix: Tensor = tf.linalg.set_diag(gram, tf.linalg.diag_part(gram) + self.prior.precision)
 
     def _target(self, residual: Tensor) -> Tensor:
         return -tf.linalg.matvec(self.orthogonal, residual, transpose_a=True)
@@ -59,11 +62,36 @@ class _Factored(System):
 
         return solve
 
+    def with_matrix(self, matrix: Tensor, changed: Tensor) -> System:
+        return _Squared(self, matrix, changed)
+
     def effective_parameters(self) -> Tensor:
         return of_rows(self.triangle, self.prior.precision)
 
     def quadratic(self, step: Tensor) -> Tensor:
         return tf.reduce_sum(tf.square(tf.linalg.matvec(self.triangle, step))) + self.prior.quadratic(step)
+
+
+class _Squared(System):
+    """A system of rows, or where `changed` one of another matrix."""
+
+    def __init__(self, rows: _Factored, matrix: Tensor, changed: Tensor) -> None:
+        self._rows, self._changed = rows, changed
+        self.gradient, self.diagonal, self.matrix = rows.gradient, rows.diagonal, matrix
+
+    def solver(self, scaling: Tensor) -> Solve:
+        by_rows, least = self._rows.solver(scaling), least_damping(self.diagonal / scaling)
+
+        def solve(damping: Tensor, residual: Tensor | None = None) -> Solved:
+            assert residual is None  # for steps that are bent
+            given = self.matrix, -self.gradient, scaling, tf.maximum(damping, least)
+            return tf.cond(self._changed, lambda: damped_solve(*given), lambda: by_rows(damping))
+
+        return solve
+
+    def quadratic(self, step: Tensor) -> Tensor:
+        by_matrix = tf.tensordot(step, tf.linalg.matvec(self.matrix, step), 1)
+        return tf.where(self._changed, by_matrix, self._rows.quadratic(step))
 
 
 def _back_substitute(triangle: Tensor, target: Tensor) -> Solved:

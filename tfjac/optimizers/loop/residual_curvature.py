@@ -1,0 +1,181 @@
+"""The curvature of residuals, which JᵀJ leaves out: estimated from the steps, for problems whose residuals stay large.
+
+    ∇²F = H + S,    H = JᵀJ + Λ,    S = Σ rᵢ ∇²rᵢ
+
+Where residuals are large at a minimum, S is as large as JᵀJ, and steps without it converge linearly. Each kept step s
+says what S does to it, to third order: y# = y − ½ (H + H₊) s, with y = g₊ − g. The estimate is sized, and then changes
+as little as it must to say the same, measured by y (Davidon, Fletcher and Powell):
+
+    S ← τS + (u vᵀ + v uᵀ) − (uᵀs) v vᵀ,    u = y# − τSs,    v = y/yᵀs,    τ = min(1, |sᵀy#| / |sᵀSs|)
+
+The model that predicted the last step better makes the next one. To take over, a model must miss by less than half of
+what the other misses by. Without S, the model knows the Gauss-Newton step. With S it knows what a few steps have
+shown. So S is left out where the first says that residuals will not stay large: in valleys it would slow steps down.
+
+What `custom_ops/least_squares_steps` does is the same, number by number.
+Reference: J. E. Dennis, D. M. Gay, R. E. Welsch, "An adaptive nonlinear least-squares algorithm", 1981. Theirs has
+y# = (J₊ − J)ᵀr₊, which takes the residuals at the end of a step together with J at its start.
+"""
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from tfjac.optimizers.contracts import LinearModel
+from tfjac.optimizers.damping import TrustRegionDamping
+from tfjac.optimizers.damping.scaling import scaled_norm
+from tfjac.optimizers.loop.options import Settings
+from tfjac.optimizers.loop.records import Point
+from tfjac.optimizers.solvers import AutoSolver, CholeskySolver, QRSolver
+from tfjac.optimizers.solvers.auto import SMALL
+from tfjac.optimizers.solvers.base import System
+from tfjac.types import Tensor
+
+MARGIN = 2
+"""By how much less a model must miss than the other, to take over."""
+
+STAYS = 0.8
+"""S is in use where a Gauss-Newton step promises to leave this part of the cost at least."""
+
+PARALLEL = 1e-6
+"""The least cosine of the angle between y and s, in the metric of D, that is divided by."""
+
+
+def is_estimated(settings: Settings, num_parameters: int) -> bool:
+    """Return whether S is estimated: for sums of squares of few parameters, by straight steps of a trust region.
+
+    A trust region copes with a model that has no minimum, and a few hundred parameters are learnt in few steps.
+
+    Args:
+        settings: `Settings`.
+        num_parameters: how many columns J has.
+    """
+    method, losses, conditions = settings.method, settings.losses, settings.conditions
+    return (
+        isinstance(method.damping, TrustRegionDamping)
+        and method.damping.residual_curvature
+        and isinstance(method.solver, (AutoSolver, QRSolver, CholeskySolver))
+        and num_parameters <= SMALL
+        and settings.window == 1
+        and not any(losses if isinstance(losses, tuple) else [losses])
+        and not (method.acceleration or method.gram_dtype or method.evidence)
+        and not (conditions.equality or any(settings.manifolds))
+    )
+
+
+class Secant(NamedTuple):
+    """What is known of S before a step.
+
+    Attributes:
+        matrix: `[p, p]`, the estimate, without the last step.
+        step: `[p]`, s of the last step, zeros if it was not kept.
+        gradient: `[p]`, g where it started.
+        product: `[p]`, H s there.
+        better: scalar bool, whether the model with S is the better one.
+    """
+
+    matrix: tf.Tensor
+    step: tf.Tensor
+    gradient: tf.Tensor
+    product: tf.Tensor
+    better: tf.Tensor
+
+    @classmethod
+    def none_yet(cls, zeros: Tensor) -> "Secant":
+        """Return that before the first step, for zeros `[p]`."""
+        return cls(zeros[:, None] * zeros, zeros, zeros, zeros, tf.constant(False))
+
+    def learnt(self, model: LinearModel, metric: Tensor) -> "Secant":
+        """Return the same with the last step in the matrix, and none that is to be learnt from.
+
+        Args:
+            model: the `LinearModel` where that step ended, in all parameters.
+            metric: `[p]`, D there.
+        """
+        step, gradient = self.step, model.gradient()
+        change = gradient - self.gradient
+        curved = change - (self.product + product_of(model, step)) / 2
+        known = _dot(step, tf.linalg.matvec(self.matrix, step))
+        size = tf.where(tf.equal(known, 0), tf.ones_like(known), tf.abs(_dot(step, curved)) / tf.abs(known))
+        matrix = tf.minimum(size, 1) * self.matrix
+        along = _dot(change, step)
+        least = PARALLEL * scaled_norm(step, metric) * scaled_norm(change, 1 / metric)
+        weight = change * (tf.minimum(tf.abs(along) / least, 1) / along)
+        off = curved - tf.linalg.matvec(matrix, step)
+        outer = off[:, None] * weight
+        matrix += outer + tf.transpose(outer) - _dot(off, step) * weight[:, None] * weight
+        kept, sound = tf.reduce_any(tf.not_equal(step, 0)), tf.reduce_all(tf.math.is_finite(matrix))
+        matrix = tf.where(kept, tf.where(sound, matrix, tf.zeros_like(matrix)), self.matrix)
+        zeros = tf.zeros_like(step)
+        return Secant(matrix, zeros, gradient, zeros, self.better & (sound | ~kept))
+
+
+class Curved:
+    """What S makes of a `System`.
+
+    Args:
+        plain: the `System` without; it has a `matrix`.
+        whole: the `LinearModel` in all parameters.
+        model: the same in those that are free.
+        secant: the `Secant` before the step.
+        point: the `Point` where it starts.
+        cost: scalar, F there.
+        lowest: scalar, the least λ.
+
+    """
+
+    def __init__(
+        self,
+        plain: System,
+        whole: LinearModel,
+        model: LinearModel,
+        secant: Secant,
+        point: Point,
+        cost: Tensor,
+        lowest: Tensor,
+    ) -> None:
+        self._plain, self._whole, matrix = plain, whole, plain.matrix
+        assert matrix is not None
+        self._secant = secant.learnt(whole, point.metric)
+        free = model.only_free(tf.ones_like(plain.gradient))
+        self._curvature = free[:, None] * free * self._secant.matrix
+
+        def stays() -> Tensor:
+            newton, solved = plain.solver(point.metric)(lowest)
+            return solved & (plain.reduction(newton) <= (1 - STAYS) * cost)
+
+        self._used = tf.cond(self._secant.better, stays, lambda: tf.constant(False))
+        self._matrix = tf.where(self._used, matrix + self._curvature, matrix)
+
+    def system(self, attempts: Tensor) -> System:
+        """Return the `System` after so many attempts, a scalar int32: if the first was rejected, it is that of J."""
+        used = self._used & tf.equal(attempts, 0)
+        return self._plain.with_matrix(self._matrix, used)
+
+    def refused(self) -> Secant:
+        """Return the `Secant` after a step that is taken back."""
+        return self._secant._replace(better=tf.constant(False))
+
+    def after(self, step: Tensor, reduction: Tensor, attempts: Tensor) -> Secant:
+        """Return the `Secant` after a step.
+
+        Args:
+            step: `[p]`, zeros if it was not kept.
+            reduction: scalar, by how much it lowered the cost.
+            attempts: scalar int32, how many it took.
+        """
+        predicted, curvature = self._plain.reduction(step), _dot(step, tf.linalg.matvec(self._curvature, step))
+        plain, curved = tf.abs(reduction - predicted), tf.abs(reduction - predicted + curvature / 2)
+        better = tf.where(self._used & tf.equal(attempts, 1), MARGIN * plain >= curved, MARGIN * curved < plain)
+        kept = tf.reduce_any(tf.not_equal(step, 0))
+        product = product_of(self._whole, step)
+        return self._secant._replace(step=step, product=product, better=tf.where(kept, better, self._used))
+
+
+def product_of(model: LinearModel, vector: Tensor) -> Tensor:
+    """Return H v `[p]` of a `LinearModel`."""
+    return model.curvature(vector) + model.prior.precision * vector
+
+
+def _dot(one: Tensor, other: Tensor) -> Tensor:
+    return tf.tensordot(one, other, 1)
