@@ -29,6 +29,7 @@ Y = np.sin(X @ RNG.normal(size=(4, 6)))
 def factors_for_all(monkeypatch):
     """Keep factors of networks of any size and any number of outputs."""
     monkeypatch.setattr(memory, "MOST_WITH_GRAM", 0)
+    monkeypatch.setattr(memory, "SMALL", 0)
     monkeypatch.setattr(memory, "MOST_OUTPUTS", 0)
     monkeypatch.setattr(memory, "MOST_CLASSES", 0)
 
