@@ -97,54 +97,6 @@ def test_steps_are_those_of_a_window_of_examples(name, penalty):
     np.testing.assert_allclose(model.optimizer.current_damping, oracle.damping, rtol=1e-6)
 
 
-@pytest.mark.parametrize("penalty", [0.0, 0.01])
-@pytest.mark.parametrize("ragged", [False, True])
-def test_of_many_outputs_one_row_an_example_and_the_gradient_are_remembered(ragged, penalty):
-    """One row stands for the five of an example: the sum of them with signs, which are drawn here as there.
-
-    A penalty counts in the gradient as often as the batches do: else the weights would end lower than by other steps.
-    """
-    y = X @ RNG.normal(size=(4, 5)) + 0.1 * RNG.normal(size=(150, 5))
-    with floating("float64"):
-        keras.utils.set_random_seed(1)
-        regularizer = keras.regularizers.L2(penalty) if penalty else None
-        dense = layers.Dense(5, use_bias=False, kernel_regularizer=regularizer)
-        model = keras.Sequential([layers.Input((4,)), dense])
-        model.compile(LevenbergMarquardt(acceleration=None), loss="mse", jit_compile=False)
-        oracle, kept, gradient, size = (
-            Recursion(squares, model.get_weights()[0]),
-            [],
-            np.zeros(20),
-            40 if ragged else 30,
-        )
-        total = lambda w, x, z: squares(x @ w, z)[0] + penalty * np.sum(w**2)  # noqa: E731
-        for number, rows in enumerate(np.split(RNG.permutation(150), range(size, 150, size))):
-            x, z = X[rows], y[rows]
-            model.train_on_batch(x, z)
-            _, slope, full = oracle.parts(x, z)
-            value, slope = total(oracle.w, x, z), slope + 2 * penalty * oracle.w.ravel()
-            if oracle.damping is None:
-                oracle.damping = 1e-3 * full.diagonal().max()
-            gram, old, pull = full + 2 * penalty * np.eye(20), 0 * full, 0 * slope
-            if number:
-                kept, pull = kept[-(WINDOW - len(x)) :], gradient / 2 / z.size
-                others = sum(counts for _, counts in kept) / z.size
-                old = sum((np.outer(row, row) for row, _ in kept), 0 * full) / z.size + 2 * penalty * others * np.eye(
-                    20
-                )
-                bits = tf.random.stateless_uniform([len(x), 5], [number - 1, 0], 0, 2, tf.int32).numpy()
-                columns = np.sqrt(2 / z.size) * np.einsum("ni,ab->naib", x, np.eye(5)).reshape(len(x), 5, 20)
-                mixed = np.einsum("na,nap->np", 2 * bits - 1, columns)
-                kept = [*kept, *((row, 5) for row in np.sqrt(z.size) * mixed)]
-                gram, oracle.damping = old + mixed.T @ mixed, max(oracle.damping, np.trace(full) / len(x))
-                gram = gram + 2 * penalty * np.eye(20)
-            step = oracle.lower(value, gram, slope + pull, old, pull, lambda w, x=x, z=z: total(w, x, z))
-            if number:
-                gradient = z.size * (slope + pull + gram @ step)
-            np.testing.assert_allclose(model.get_weights()[0], oracle.w, rtol=1e-7, atol=1e-9)
-    np.testing.assert_allclose(model.optimizer.current_damping, oracle.damping, rtol=1e-6)
-
-
 def test_a_batch_of_more_rows_than_the_window_is_taken_alone():
     model = network()
     for _ in range(2):
@@ -197,7 +149,7 @@ def test_it_is_chosen_by_the_number_of_weights(monkeypatch):
     for model in models:
         model.train_on_batch(X[:9], Y[:9])
     found = [getattr(model.optimizer._memory, "model", None) for model in models]
-    assert [type(each).__name__ for each in found] == ["FadingModel", "RowModel", "NoneType"]
+    assert [type(each).__name__ for each in found] == ["FadingModel", "RowModel", "KroneckerMemory"]
     shapes = [[tuple(variable.shape)[1:] for variable in rows.variables] for rows in found[1]._rows]
     assert shapes == [[(4,), (400,)], [(400,)], [(400,), (2,)], [(2,)]]  # in all 1,208 numbers for 2,802
 

@@ -28,11 +28,14 @@ class Allowed(NamedTuple):
         by_products: whether products alone, and estimates of JᵀJ, will do where they are the cheaper way.
         instead: whether they will do where J as factors takes more than the budget.
         budget: bytes.
+        drawn: int64 scalar tensor, if products alone will do, with one random combination of the residuals of each
+            example for estimates, by this number; or None.
     """
 
     by_products: bool = False
     instead: bool = False
     budget: float = math.inf
+    drawn: tf.Tensor | None = None
 
     def halved(self) -> "Allowed":
         """Return the same for numbers that are solved in twice their size."""

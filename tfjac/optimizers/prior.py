@@ -42,10 +42,6 @@ class Prior:
         per_variable = None if self.per_variable is None else factor * self.per_variable
         return Prior(factor * self.precision, factor * self.gradient, per_variable, self.is_zero, self.is_data)
 
-    def with_gradient(self, gradient: Tensor) -> "Prior":
-        """Return one of the same curvature with another gradient, `[p]`."""
-        return Prior(self.precision, gradient, self.per_variable, is_zero=False, is_data=self.is_data)
-
     def quadratic(self, step: Tensor) -> Tensor:
         """Return pᵀΛp for a step `[p]`, a scalar."""
         return tf.reduce_sum(self.precision * tf.square(step))

@@ -11,7 +11,7 @@ from tfjac._warn import warn
 from tfjac.arguments import described_value
 from tfjac.graph import as_tf_variable
 from tfjac.optimizers.columns import Columns
-from tfjac.optimizers.execution.streamed.drawn_rows import DrawnRowModel
+from tfjac.optimizers.damping.scaling import IdentityScaling
 from tfjac.optimizers.execution.streamed.fading import FadingModel
 from tfjac.optimizers.execution.streamed.memory import AutoMemory, Memory
 from tfjac.optimizers.execution.streamed.recalling import BatchMemory
@@ -21,22 +21,23 @@ from tfjac.optimizers.keras.arguments import REMEMBERED_WITHOUT_CONSTRAINTS, ref
 from tfjac.optimizers.loop.acceleration import AutoAcceleration
 from tfjac.optimizers.loop.method import Method
 from tfjac.optimizers.memory_budget import bytes_in_words, bytes_of
+from tfjac.optimizers.objective.objective import LocalObjective
 from tfjac.optimizers.solvers import AutoSolver, CholeskySolver
 from tfjac.types import Variable
 
 AUTO, EPOCH = "auto", "epoch"
 
 SMALL, PER_OUTPUT, MOST_WITH_GRAM = 400, 128, 2000
-"""Up to so many weights, or so many for each output of an example, "auto" keeps JᵀJ of earlier batches.
+"""Up to so many weights "auto" keeps JᵀJ of earlier batches; beyond, rows of J, or Kronecker factors.
 
-Beyond, it keeps the last rows of J, of which a batch has as many as outputs: then they are the cheaper, and not worse.
+Where an example has many outputs and no Kronecker factors, it keeps JᵀJ up to so many weights for each output.
 """
 
 MOST_WITH_ROWS, WINDOW = 200_000, 512
 """Up to so many weights "auto" keeps rows of J, and how many rows."""
 
 MOST_OUTPUTS, MOST_CLASSES = 4, 1
-"""Of so many outputs of squares, or of other losses, all rows of an example are kept; of more, one stands for them."""
+"""Up to so many outputs of squares, or of other losses, rows are kept; of more, Kronecker factors."""
 
 
 class MemoryOptions(NamedTuple):
@@ -154,7 +155,7 @@ class MemoryOptions(NamedTuple):
                 return None, None
             rows_alone = isinstance(method.solver, AutoSolver)
             choose = partial(_chosen, add_late, Columns(variables), dtype, rows_alone)
-            return None, AutoMemory(add, size, dtype, choose)
+            return None, AutoMemory(add, size, dtype, add_late, choose, _wants_factors)
         return None, None if self.given is None else Memory(add, size, dtype, self.given)
 
 
@@ -163,12 +164,12 @@ def _can_remember(variables: Sequence[Variable], method: Method) -> bool:
     exact = isinstance(method.solver, (AutoSolver, CholeskySolver)) and not method.evidence
     plain = method.acceleration is None or isinstance(method.acceleration, AutoAcceleration)
     free = all(getattr(variable, "constraint", None) is None for variable in variables)
-    most = MOST_WITH_ROWS if isinstance(method.solver, AutoSolver) else MOST_WITH_GRAM
+    most = np.inf if isinstance(method.solver, AutoSolver) else MOST_WITH_GRAM
     return exact and plain and free and Columns(variables).total <= most
 
 
-def _chosen(add: Callable, columns: Columns, dtype: Any, may_keep_rows: bool, objective: Any) -> BatchMemory:
-    """Return the `BatchMemory` for an `Objective`: JᵀJ, or the last rows of J.
+def _chosen(add: Callable, columns: Columns, dtype: Any, may_keep_rows: bool, objective: Any) -> BatchMemory | None:
+    """Return the `BatchMemory` for an `Objective`: JᵀJ, or the last rows of J; None where both are too large.
 
     Args:
         add: function from a name, a shape and a dtype to a new variable of the optimizer.
@@ -176,12 +177,32 @@ def _chosen(add: Callable, columns: Columns, dtype: Any, may_keep_rows: bool, ob
         dtype: of what is remembered.
         may_keep_rows: whether the solver may be that of rows.
     """
-    sizes = [tensor.shape[1:].num_elements() for tensor, _ in objective.rows]
-    outputs = np.inf if None in sizes else sum(sizes)
-    if not may_keep_rows or columns.total <= min(max(SMALL, PER_OUTPUT * outputs), MOST_WITH_GRAM):
+    outputs = _outputs_of(objective)
+    if not may_keep_rows or _keeps_gram(columns.total, outputs):
         return FadingModel(add, columns.total, dtype)
-    draws = len(sizes) == 1 and outputs > (MOST_OUTPUTS if objective.sums_squares else MOST_CLASSES)
-    return (DrawnRowModel if draws else RowModel)(add, columns, dtype, WINDOW)
+    return RowModel(add, columns, dtype, WINDOW) if columns.total <= MOST_WITH_ROWS else None
+
+
+def _wants_factors(objective: Any, method: Method) -> bool:
+    """Return whether Kronecker factors are to be kept of an `Objective`, where it has them."""
+    if not isinstance(method.solver, AutoSolver) or type(objective) is not LocalObjective:
+        return False
+    total, outputs = objective.columns.total, _outputs_of(objective)
+    few = total <= SMALL or (
+        outputs <= (MOST_OUTPUTS if objective.sums_squares else MOST_CLASSES) and total <= MOST_WITH_ROWS
+    )
+    return isinstance(method.scaling, IdentityScaling) and not few
+
+
+def _outputs_of(objective: Any) -> float:
+    """Return how many residuals an example has; infinity where the graph leaves it open."""
+    sizes = [tensor.shape[1:].num_elements() for tensor, _ in objective.rows]
+    return np.inf if None in sizes else sum(sizes)
+
+
+def _keeps_gram(parameters: int, outputs: float) -> bool:
+    """Return whether JᵀJ of so many parameters is kept."""
+    return parameters <= min(max(SMALL, PER_OUTPUT * outputs), MOST_WITH_GRAM)
 
 
 def _budget_of(solver: Any, memory_budget: Any) -> float:

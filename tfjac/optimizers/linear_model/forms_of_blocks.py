@@ -19,7 +19,7 @@ from tfjac.jacobians.operator import operator_of
 from tfjac.jacobians.sparsity.operator import compressed_operator
 from tfjac.jacobians.tangents import NoTangents, few_columns, forward_factors
 from tfjac.optimizers.contracts import AS_FACTORS, Allowed, JacobianBlock
-from tfjac.optimizers.linear_model.product_rows import many_rows, product_rows
+from tfjac.optimizers.linear_model.product_rows import drawn_rows, many_rows, product_rows
 from tfjac.optimizers.linear_model.within_budget import OverBudget, factors_within, products_instead
 from tfjac.types import Tensor
 
@@ -86,6 +86,8 @@ def block_of(group: list, variables: list, allowed: Allowed = AS_FACTORS) -> tup
         variables: list of variables, or tensors, each of which some of them depends on.
         allowed: what is `Allowed`.
     """
+    if allowed.drawn is not None:
+        return drawn_rows(group, variables, allowed.drawn), 0.0
     numbers = _numbers_if_dense(group, variables)
     if allowed.by_products and many_rows(group, variables):
         block = _compressed(group, variables, numbers, asks=False) or product_rows(group, variables)

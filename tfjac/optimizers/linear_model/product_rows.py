@@ -5,6 +5,7 @@ positions times its vocabulary: thousands of passes, where a step of conjugate g
 """
 
 import copy
+from typing import Any
 
 import tensorflow as tf
 
@@ -146,10 +147,31 @@ def product_rows(tensors: list[Tensor], variables: list) -> ProductRows | None:
     if any(len(dependence.sources_of(tensor)) == 0 for tensor in tensors):
         return None
     try:
-        sketch = jacobian_operator(_probed(tensors), variables)
-        forward, backward = push_forward(tensors, sources), pull_back(tensors, sources)
+        return _with_sketch(tensors, variables, sources, _probed(tensors, PROBES, [0, 0]))
     except (ExamplesMix, NoForwardMode):
         return None
+
+
+def drawn_rows(tensors: list[Tensor], variables: list, number: Tensor) -> ProductRows:
+    """Return the `ProductRows` of tensors `[n, ...]`, with one random combination of the residuals of each example.
+
+    Args:
+        tensors, variables: as for `product_rows`.
+        number: int64 scalar tensor, by which the signs are drawn.
+
+    Raises:
+        ExamplesMix: where examples depend on one another.
+        NoForwardMode: where ops on the way have none.
+    """
+    sources = [source_in(tf.compat.v1.get_default_graph(), variable) for variable in variables]
+    tensors = inline_calls(tensors, depends_on=sources)
+    return _with_sketch(tensors, variables, sources, _probed(tensors, 1, tf.stack([number, 0])))
+
+
+def _with_sketch(tensors: list[Tensor], variables: list, sources: list, combinations: Tensor) -> ProductRows:
+    """Return the `ProductRows` whose S is the Jacobian of `combinations` `[n, probes]`."""
+    sketch = jacobian_operator(combinations, variables)
+    forward, backward = push_forward(tensors, sources), pull_back(tensors, sources)
     forward, backward = forward.with_zeros(tensors), backward.with_zeros(sources)
     return ProductRows(forward, backward, sketch, [axes(tensor) for tensor in tensors], sketch.dtype)
 
@@ -181,10 +203,10 @@ def _signs(number: int, like: Tensor) -> Tensor:
     return tf.cast(2 * bits - 1, like.dtype)
 
 
-def _probed(tensors: list[Tensor]) -> Tensor:
-    """Return the random combinations `[n, probes]` of the elements of each example of tensors `[n, ...]`."""
+def _probed(tensors: list[Tensor], probes: int, seed: Any) -> Tensor:
+    """Return random combinations `[n, probes]` of the elements of each example of tensors `[n, ...]`, by a seed."""
     flat = [tf.reshape(tensor, [axes(tensor)[0], product(axes(tensor)[1:])]) for tensor in tensors]
     rows = flat[0] if len(flat) == 1 else tf.concat(flat, axis=1)
-    bits = tf.random.stateless_uniform(tf.shape(rows), seed=[0, 0], minval=0, maxval=2**PROBES, dtype=tf.int32)
-    signs = [tf.cast(2 * (tf.bitwise.right_shift(bits, k) & 1) - 1, rows.dtype) for k in range(PROBES)]
-    return tf.stack([tf.reduce_sum(rows * each, axis=1) for each in signs], axis=1) / PROBES**0.5
+    bits = tf.random.stateless_uniform(tf.shape(rows), seed=seed, minval=0, maxval=2**probes, dtype=tf.int32)
+    signs = [tf.cast(2 * (tf.bitwise.right_shift(bits, k) & 1) - 1, rows.dtype) for k in range(probes)]
+    return tf.stack([tf.reduce_sum(rows * each, axis=1) for each in signs], axis=1) / probes**0.5

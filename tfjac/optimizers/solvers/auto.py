@@ -98,7 +98,7 @@ class AutoSolver(Solver):
             SparseSolver,
             IterativeSchurSolver,
         )
-    )
+    ) + ("kronecker",)
 
     def __init__(self, memory_budget: float | None = None, iterative: bool = True) -> None:
         self.memory_budget = None if memory_budget is None else positive("memory_budget", memory_budget)

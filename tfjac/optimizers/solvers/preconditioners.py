@@ -3,23 +3,15 @@
 from collections.abc import Callable
 from typing import Protocol, TypeAlias
 
-import numpy as np
 import tensorflow as tf
 
 from tfjac import ops
 from tfjac.jacobians.factors.forms import listed
 from tfjac.jacobians.factors.gather_factor import row_grams
-from tfjac.jacobians.factors.kronecker import kronecker_product
 from tfjac.optimizers.contracts import LinearModel
 from tfjac.optimizers.linear_model.elimination import is_read_by_rows
+from tfjac.optimizers.solvers.kronecker_block import LARGEST_BLOCK, KroneckerBlock, inverse, sides_of
 from tfjac.types import Tensor
-
-LARGEST_SIDE = 4096
-"""Of Kronecker factors: a matrix of more rows takes too long to invert."""
-
-LARGEST_BLOCK = 1024
-"""Of exact blocks."""
-
 
 Product: TypeAlias = Callable[[Tensor], Tensor]
 """A function that multiplies a vector by a matrix."""
@@ -86,8 +78,8 @@ class Block:
         self._gram = gram
 
     def inverse(self, mass: Tensor) -> Product:
-        inverse = _inverse(tf.linalg.set_diag(self._gram, tf.linalg.diag_part(self._gram) + mass))
-        return lambda vector: tf.linalg.matvec(inverse, vector)
+        inverted = inverse(tf.linalg.set_diag(self._gram, tf.linalg.diag_part(self._gram) + mass))
+        return lambda vector: tf.linalg.matvec(inverted, vector)
 
 
 class Rows:
@@ -102,53 +94,23 @@ class Rows:
 
     def inverse(self, mass: Tensor) -> Product:
         diagonal = tf.linalg.diag_part(self._grams) + tf.reshape(mass, self._shape)
-        inverse = _inverse(tf.linalg.set_diag(self._grams, diagonal))
-        return lambda vector: tf.reshape(tf.linalg.matvec(inverse, tf.reshape(vector, self._shape)), [-1])
+        inverted = inverse(tf.linalg.set_diag(self._grams, diagonal))
+        return lambda vector: tf.reshape(tf.linalg.matvec(inverted, tf.reshape(vector, self._shape)), [-1])
 
 
-class _Kronecker:
-    """(A + π√m·I)⁻¹ ⊗ (G + √m/π·I)⁻¹ for one variable, m being its mean mass, where JᵀJ ≈ A ⊗ G.
+class Kronecker:
+    """What stands for (A ⊗ G + m·I)⁻¹ for one variable, m being its mean mass, where JᵀJ ≈ A ⊗ G.
 
-    π² = (tr A / i) / (tr G / o) shares m out evenly. Factors of several blocks of residuals add up: A is then their
-    mean, weighted by tr G, and G their sum.
+    Args:
+        block: `KroneckerBlock`.
     """
 
-    def __init__(self, factors: list) -> None:
-        pairs = [kronecker_product(factor) for factor in factors]
-        self._layout = factors[0].outer_form()[2]
-        self._right = tf.add_n([right for _, right in pairs])
-        total = tf.linalg.trace(self._right)
-        shares = [tf.math.divide_no_nan(tf.linalg.trace(right), total) for _, right in pairs]
-        self._left = tf.add_n([share[:, None, None] * left for share, (left, _) in zip(shares, pairs)])
+    def __init__(self, block: KroneckerBlock) -> None:
+        self._block = block
 
     def inverse(self, mass: Tensor) -> Product:
-        left, right = self._inverses(tf.sqrt(tf.reduce_mean(mass)))
-        sizes = dict(zip("gio", [*left.shape[:2], right.shape[1]]))
-
-        def apply(vector: Tensor) -> Tensor:
-            blocks = tf.reshape(vector, [sizes[axis] for axis in self._layout])
-            blocks = tf.matmul(tf.matmul(left, tf.einsum(f"{self._layout}->gio", blocks)), right)
-            return tf.reshape(tf.einsum(f"gio->{self._layout}", blocks), [-1])
-
-        return apply
-
-    def _inverses(self, root: Tensor) -> list[Tensor]:
-        size = [tf.linalg.trace(side) / side.shape[-1] for side in (self._left, self._right)]
-        share = tf.sqrt(tf.math.divide_no_nan(*size))
-        share = tf.where((share > 0) & tf.math.is_finite(share), share, tf.ones_like(share))
-        return [
-            _inverse(side + (shift * root)[:, None, None] * tf.eye(side.shape[-1], dtype=side.dtype))
-            for side, shift in ((self._left, share), (self._right, 1 / share))
-        ]
-
-
-def _inverse(matrix: Tensor) -> Tensor:
-    """Return the inverse of positive definite matrices, NaN where they are not; a rounding error is added to them."""
-    diagonal = tf.linalg.diag_part(matrix)
-    rounding = 8 * np.finfo(matrix.dtype.as_numpy_dtype).eps
-    diagonal += rounding * tf.reduce_max(diagonal, axis=-1, keepdims=True)
-    factor = tf.linalg.cholesky(tf.linalg.set_diag(matrix, diagonal))
-    return tf.linalg.cholesky_solve(factor, tf.eye(matrix.shape[-1], batch_shape=matrix.shape[:-2], dtype=matrix.dtype))
+        inverses = self._block.inverses(tf.reduce_mean(mass))
+        return lambda vector: self._block.multiplied(inverses, vector)
 
 
 def _diagonal(factors: list, diagonal: Tensor) -> Part:
@@ -167,22 +129,7 @@ def _block_diagonal(factors: list, diagonal: Tensor) -> Part:
 def _kronecker(factors: list, diagonal: Tensor) -> Part:
     if is_read_by_rows(factors):
         return Rows(row_grams(factors))
-    return _Kronecker(factors) if factors and _sides(factors) else Diagonal(diagonal)
-
-
-def has_kronecker_factors(g: int, i: int, o: int) -> bool:
-    """Whether a weight of so many groups, input and output features has them; of a bias that is the block."""
-    return max(i, o) <= (LARGEST_SIDE if g * i > 1 else LARGEST_BLOCK)
-
-
-def _sides(factors: list) -> tuple | None:
-    """Return the layout and the sizes of g, i, o that factors share; None where they do not, or one is too large."""
-    if not all(factor.has_outer_form for factor in factors):
-        return None
-    forms = {(layout, *a.shape[2:], *d.shape[4:]) for a, d, layout in (factor.outer_form() for factor in factors)}
-    if len(forms) > 1 or None in next(iter(forms)) or not has_kronecker_factors(*next(iter(forms))[1:]):
-        return None
-    return next(iter(forms))
+    return Kronecker(KroneckerBlock.of(factors)) if sides_of(factors) else Diagonal(diagonal)
 
 
 KINDS = {"kronecker": _kronecker, "block_diagonal": _block_diagonal, "diagonal": _diagonal}

@@ -20,9 +20,11 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfjac.graph import eager_creation
-from tfjac.optimizers.contracts import LinearModel, SummedObjective
+from tfjac.graph import ExamplesMix, eager_creation
+from tfjac.jacobians.passes.linearise import NoForwardMode
+from tfjac.optimizers.contracts import AS_FACTORS, LinearModel, SummedObjective
 from tfjac.optimizers.execution.streamed.fading import FadingModel
+from tfjac.optimizers.execution.streamed.kronecker import KroneckerMemory
 from tfjac.optimizers.execution.streamed.recalling import BatchMemory, LinearisedObjective, RecallingObjective
 from tfjac.optimizers.loop.method import Method
 from tfjac.optimizers.loop.records import Report, State, chosen
@@ -30,6 +32,9 @@ from tfjac.optimizers.loop.step import Restrictions, Step, take_step
 from tfjac.optimizers.solvers.problem_sizes import ProblemSizes
 from tfjac.optimizers.statuses import Status
 from tfjac.types import Tensor
+
+OF_OTHER_LOSSES = 6.0
+"""By what the least λ is multiplied for losses that are no sums of squares."""
 
 _SAME_LOSS = 1e-3
 """Relative difference of the loss up to which a batch may be that of the step before."""
@@ -86,14 +91,25 @@ class AutoMemory:
         add: function from a name, a shape and a dtype to a new variable of the optimizer.
         size: number of parameters.
         dtype: of what is remembered.
+        add_late: the same as `add`, for variables that are made while the first batch is traced.
         choose: function from the `Objective` of the first batch to the `BatchMemory`, which makes its variables.
+        wants_factors: function from an `Objective` and a `Method` to whether Kronecker factors are to be kept instead.
 
     Attributes:
         keeps_nothing: whether the graph that was traced last remembers nothing, whatever the data.
     """
 
-    def __init__(self, add: Callable, size: int, dtype: tf.DType, choose: Callable) -> None:
-        self.model: Any = None  # the `BatchMemory`, from the first batch on
+    def __init__(
+        self,
+        add: Callable,
+        size: int,
+        dtype: tf.DType,
+        add_late: Callable,
+        choose: Callable,
+        wants_factors: Callable,
+    ) -> None:
+        self.model: Any = None  # the `BatchMemory`, or `KroneckerMemory`, from the first batch on
+        self._add_late, self._wants_factors = add_late, wants_factors
         self._choose, self._dtype, self.keeps_nothing = choose, dtype, False
         self._loss, self._seen = add("loss_after_step", (), "float64"), add("residuals_seen", (), "float64")
         self._steps, self._repeats = add("steps_so_far", (), "int64"), add("steps_on_same_data", (), "int64")
@@ -108,6 +124,9 @@ class AutoMemory:
         products with J: JᵀJ would take a pass for each residual of an example.
         """
         allowed = method.allowed()
+        drawn = self._drawn(objective, method)
+        if drawn is not None:
+            return self._step_with_factors(objective, drawn, state, method, restrictions, weight)
         batch = objective.linearise(allowed)
         start = LinearisedObjective(objective, batch)
         sizes = ProblemSizes.of(batch, method.gram_dtype, method.scaling.is_one_number, allowed.budget)
@@ -116,8 +135,10 @@ class AutoMemory:
         if self.model is None:
             with eager_creation():
                 self.model = self._choose(objective)
-        position = tf.cast(objective.position(objective.values()), self._dtype)
-        stayed = tf.reduce_all(tf.equal(position, self._left.value.read_value()))
+        self.keeps_nothing = self.model is None
+        if self.keeps_nothing:
+            return take_step(start, state, method, restrictions)
+        stayed = self._stayed(objective)
         streams = self._look(tf.cast(objective.cost, tf.float64), stayed)
         takes = self.model.takes(batch)
         self.keeps_nothing = takes is False
@@ -136,21 +157,71 @@ class AutoMemory:
             return step.state, step.report, tf.cast(step.report.cost, tf.float64)
 
         state, report, loss = plain() if takes is False else tf.cond(streams & takes, remember, plain)
-        self._loss.value.assign(tf.where(tf.math.is_finite(loss), loss, np.inf))
-        self._left.value.assign(tf.cast(objective.position(objective.values()), self._dtype))
+        self._note(objective, loss)
         return Step(state, report, sizes, batch.num_rows, tf.constant(False), state)
 
-    def _look(self, loss: Tensor, stayed: Tensor) -> Tensor:
+    def _drawn(self, objective: SummedObjective, method: Method) -> LinearModel | None:
+        """Return the linear model of a batch with drawn rows, if Kronecker factors are to be kept; None if not."""
+        if not self._wants_factors(objective, method):
+            return None
+        try:
+            drawn = objective.linearise(AS_FACTORS._replace(drawn=self._steps.value.read_value()))
+        except (ExamplesMix, NoForwardMode):
+            return None
+        if not isinstance(self.model, KroneckerMemory):
+            self.model = KroneckerMemory.of(self._add_late, objective.columns, drawn)
+        return drawn
+
+    def _step_with_factors(
+        self,
+        objective: Any,
+        drawn: LinearModel,
+        state: State,
+        method: Method,
+        restrictions: Restrictions,
+        weight: Tensor,
+    ) -> Step:
+        """Take a step with Kronecker factors, or a plain one where the data are those of the steps before.
+
+        The plain one is on a copy of the graph, so that its factors are not computed where they are not needed.
+        """
+        self.keeps_nothing, stayed = False, self._stayed(objective)
+        streams = self._look(tf.cast(objective.cost, tf.float64), stayed, at_once=True)
+
+        def remember() -> tuple:
+            return self.model.take_step(objective, drawn, state, method, weight, stayed)
+
+        def plain() -> tuple:
+            step = take_step(objective.again(), state, method, restrictions)
+            return step.state, step.report, tf.cast(step.report.cost, tf.float64)
+
+        state, report, loss = tf.cond(streams, remember, plain)
+        self._note(objective, loss)
+        sizes = ProblemSizes.of(drawn, method.gram_dtype, method.scaling.is_one_number, method.allowed().budget)
+        return Step(state, report, sizes, drawn.num_rows, tf.constant(False), state)
+
+    def _stayed(self, objective: SummedObjective) -> Tensor:
+        """Return whether the variables are where the last step left them, a scalar bool."""
+        position = tf.cast(objective.position(objective.values()), self._dtype)
+        return tf.reduce_all(tf.equal(position, self._left.value.read_value()))
+
+    def _note(self, objective: SummedObjective, loss: Tensor) -> None:
+        """Remember the loss after a step, and where it led."""
+        self._loss.value.assign(tf.where(tf.math.is_finite(loss), loss, np.inf))
+        self._left.value.assign(tf.cast(objective.position(objective.values()), self._dtype))
+
+    def _look(self, loss: Tensor, stayed: Tensor, at_once: bool = False) -> Tensor:
         """Return whether the data are new, by the loss at the start of a step; they are not at the first one.
 
         Args:
             loss: scalar.
             stayed: scalar bool, whether the variables are where the step before left them.
+            at_once: whether data are new until they repeat, at the first step as well.
         """
         same = is_same_loss(loss, self._loss.value.read_value())
         repeats = tf.where(same, self._repeats.value.read_value() + 1, 0)
         streams = tf.where(self._streams.value.read_value() > 0, repeats < REPEATS, ~same)
-        streams &= stayed & (self._steps.value.read_value() > 0)
+        streams = (repeats < REPEATS) if at_once else streams & stayed & (self._steps.value.read_value() > 0)
         self._repeats.value.assign(repeats)
         self._streams.value.assign(tf.cast(streams, tf.int64))
         self._steps.value.assign_add(1)
@@ -176,7 +247,7 @@ class AutoMemory:
         """Return what tr(D⁻¹JᵀJ) of a batch is divided by for its least λ, a scalar: see the rules above."""
         numbers = [tf.cast(block.examples_and_outputs[0], batch.dtype) for block in batch.jacobian.operators]
         examples = objective.num_parts * tf.reduce_max(tf.stack(numbers or [tf.ones([], batch.dtype)]))
-        return examples if objective.sums_squares else examples / self.model.damping_of_other_losses
+        return examples if objective.sums_squares else examples / OF_OTHER_LOSSES
 
 
 def _remembering_step(

@@ -31,9 +31,6 @@ class BatchMemory(Protocol):
     solver: Solver
     """What steps with it are solved by."""
 
-    damping_of_other_losses: float = 6.0
-    """By what the least λ is multiplied for losses that are no sums of squares."""
-
     @abc.abstractmethod
     def takes(self, batch: LinearModel) -> Any:
         """Whether a batch can be remembered, a bool or a scalar one: if not, it is taken alone."""

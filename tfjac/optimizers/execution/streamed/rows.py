@@ -102,13 +102,8 @@ class RowModel(BatchMemory):
         numbers = [each.value.read_value() for each in (self._kernel, self._residual, self._weights)]
         zeros = lambda: tf.nest.map_structure(tf.zeros_like, (rows, numbers))  # noqa: E731
         rows, (kernel, residual, weights) = tf.cond(has_begun, lambda: (rows, numbers), zeros)
-        following, gradient = self._next.value.read_value(), self._gradient_beside(has_begun)
-        window = Window(rows, kernel, residual, weights, tf.ones_like(residual), following, gradient)
+        window = Window(rows, kernel, residual, weights, tf.ones_like(residual), self._next.value.read_value())
         return self._moved(window, position - self._centre.value.read_value())
-
-    def _gradient_beside(self, has_begun: Tensor) -> Tensor | None:
-        """Return the gradient of what is kept, `[p]`, where r does not tell it: None, as it does."""
-        return None
 
     def _moved(self, window: "Window", step: Tensor) -> "Window":
         """Return a `Window` around where a step `[p]` leads, which may be zero."""
@@ -135,7 +130,7 @@ class RowModel(BatchMemory):
         kernel = put(window.kernel, products)
         kernel = tf.where(is_old > 0, kernel, tf.transpose(kernel))
         residual, weights = put(window.residual, root * residual), put(window.weights, share)
-        return Window(rows, kernel, residual, weights, is_old, window.following + count, window.gradient)
+        return Window(rows, kernel, residual, weights, is_old, window.following + count)
 
     def _rows_of(self, batch: LinearModel) -> tuple:
         """Return the factors of a batch, one per variable and None for one that moves none, how many rows, and r."""
@@ -149,14 +144,9 @@ class RowModel(BatchMemory):
         self, recalling: RecallingObjective, wanted: Tensor, moved: Tensor, position: Tensor, weight: Tensor
     ) -> Any:
         """Keep the window with the batch, around where the step led. J is finite where JJᵀ's diagonal is."""
-        window = self._after(recalling.linearisation, moved, weight)
-        pull = window.residual if window.gradient is None else window.gradient
-        wanted &= all_finite(tf.linalg.diag_part(window.kernel), pull)
+        window = self._moved(recalling.linearisation.window, moved)
+        wanted &= all_finite(tf.linalg.diag_part(window.kernel), window.residual)
         tf.cond(wanted, lambda: self._keep(window, position), lambda: False)
-
-    def _after(self, linearisation: "RecallingRows", step: Tensor, weight: Tensor) -> "Window":
-        """Return the `Window` of `RecallingRows` around where a step `[p]` led; `weight` is d of the batch."""
-        return self._moved(linearisation.window, step)
 
     def _keep(self, window: "Window", position: Tensor) -> bool:
         """Assign all that is kept, and return True."""
@@ -181,7 +171,6 @@ class Window(NamedTuple):
         weights: `[N]`, of each row what its batch counts for, d, over its number of rows.
         is_old: `[N]`, one where a row is remembered, zero where it is of the batch.
         following: where the next batch begins, an int64 scalar.
-        gradient: `[p]`, that of what is remembered, where r does not tell it; or None.
     """
 
     rows: list
@@ -190,7 +179,6 @@ class Window(NamedTuple):
     weights: tf.Tensor
     is_old: tf.Tensor
     following: tf.Tensor
-    gradient: tf.Tensor | None = None
 
 
 class RecallingRows(Linearisation):
@@ -211,8 +199,6 @@ class RecallingRows(Linearisation):
     ) -> None:
         self._others = scale * tf.reduce_sum(window.is_old * window.weights)
         root, prior = tf.sqrt(scale), batch.prior.scaled(1 + self._others)
-        if window.gradient is not None:
-            prior = prior.with_gradient(batch.gradient() + scale * window.gradient)
         rows = WithKernel.of(jacobian, window.kernel, root).cast(dtype)
         super().__init__(rows, tf.cast(root * window.residual, dtype), prior.cast(dtype))
         self.window, self._batch, self._jacobian, self._scale = window, batch, jacobian, scale
@@ -231,8 +217,7 @@ class RecallingRows(Linearisation):
         step = tf.cast(step, self._scale.dtype)
         along = self.window.is_old * self._jacobian.matvec(step)
         rows, prior = self._scale * tf.reduce_sum(along * (self.window.residual + along / 2)), self._batch.prior
-        slope = self._others * prior.gradient if self.window.gradient is None else self._scale * self.window.gradient
-        return rows + tf.tensordot(slope, step, 1) + self._others * prior.quadratic(step) / 2
+        return rows + self._others * (tf.tensordot(prior.gradient, step, 1) + prior.quadratic(step) / 2)
 
 
 class WithKernel(StackedJacobian):

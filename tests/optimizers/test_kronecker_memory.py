@@ -1,0 +1,287 @@
+"""`memory="auto"` by Kronecker factors. Steps are held to NumPy, and what is kept to brute force."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.optimizers.test_auto_memory import (
+    LOSSES,
+    network,
+    squares,
+    streams,
+    trained_at_once_and_with_a_pause,
+    weights,
+)
+from tests.precision import floating
+from tfjac.optimizers import LevenbergMarquardt
+from tfjac.optimizers.execution.streamed.kronecker import KroneckerMemory
+from tfjac.optimizers.execution.streamed.rows import RowModel
+from tfjac.optimizers.keras import memory
+
+layers = keras.layers
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(150, 4))
+Y = np.sin(X @ RNG.normal(size=(4, 6)))
+
+
+@pytest.fixture(autouse=True)
+def factors_for_all(monkeypatch):
+    """Keep factors of networks of any size and any number of outputs."""
+    monkeypatch.setattr(memory, "MOST_WITH_GRAM", 0)
+    monkeypatch.setattr(memory, "SMALL", 0)
+    monkeypatch.setattr(memory, "MOST_OUTPUTS", 0)
+    monkeypatch.setattr(memory, "MOST_CLASSES", 0)
+
+
+class Factored:
+    """The method for z = xW with a penalty c‖W‖², and a loss whose second derivative by z is diagonal."""
+
+    def __init__(self, loss, w, penalty):
+        self.loss, self.w, self.penalty = loss, w.copy(), penalty
+        self.left, self.right, self.last = 0.0, 0.0, 0 * w
+        self.damping, self.stiffness, self.largest, self.number = 0.0, 0.0, 0.0, 0
+
+    def total(self, x, y, w):
+        return self.loss(x @ w, y)[0] + self.penalty * np.sum(w**2)
+
+    def factors(self, x, second):
+        """A and G of a batch; d is the sum of the rows of an example with signs, which are drawn here as there."""
+        bits = tf.random.stateless_uniform(second.shape[:2], [self.number, 0], 0, 2, tf.int32).numpy()
+        d = (2 * bits - 1) * np.sqrt(np.einsum("naa->na", second))
+        return x.T @ x / len(x), d.T @ d
+
+    def step(self, x, y):
+        _, first, second = self.loss(x @ self.w, y)
+        value = self.total(x, y, self.w)
+        gradient = x.T @ first + 2 * self.penalty * self.w
+        kept = min(0.95, self.number / (self.number + 1))
+        left, right = self.factors(x, second)
+        self.left, self.right = kept * self.left + (1 - kept) * left, kept * self.right + (1 - kept) * right
+        mean = np.trace(self.left) * np.trace(self.right) / self.w.size
+        self.largest = max(0.9999 * self.largest, mean)
+        damping = self.damping or mean
+        if self.loss is not squares:
+            damping = max(damping, 0.3 * self.largest)
+        if self.number < 5 or self.number % 5 == 0:
+            share = np.sqrt(np.trace(self.left) / len(self.left) / (np.trace(self.right) / len(self.right)))
+            sides = (self.left, share), (self.right, 1 / share)
+            self.inverses = [np.linalg.inv(m + s * np.sqrt(damping) * np.eye(len(m))) for m, s in sides]
+        pair = [-self.inverses[0] @ gradient @ self.inverses[1], self.last]
+        curvature = lambda u, v: np.einsum("na,nab,nb", x @ u, second, x @ v) + 2 * self.penalty * np.sum(u * v)  # noqa: E731
+        model = np.array([[curvature(u, v) for u in pair] for v in pair])
+        squared = np.array([[np.sum(u * v) for u in pair] for v in pair])
+        slopes = np.array([np.sum(gradient * u) for u in pair])
+        stiffness = (model + damping * squared)[0, 0] / -slopes[0]
+        self.stiffness = kept * self.stiffness + (1 - kept) * stiffness
+        most = min(1 / self.stiffness, 1.0)
+        self.last, growth = 0 * self.w, 2.0
+        for _ in range(5):
+            both = model + damping * squared
+            first, second = self.coordinates(both, slopes, most)
+            step = first * pair[0] + second * pair[1]
+            on = np.array([first, second])
+            promise = -(slopes @ on + on @ model @ on / 2)
+            if value - self.total(x, y, self.w + step) > 1e-3 * promise:
+                self.w, self.last = self.w + step, step
+                allowed = min(1 / stiffness, most)
+                self.damping = damping * np.clip((0.05 / allowed) ** 0.1, 0.8, 1.25)
+                break
+            self.damping = 2 * damping
+            damping, growth = damping * growth, 2 * growth
+        self.number += 1
+
+    @staticmethod
+    def coordinates(both, slopes, most):
+        """The minimum for α up to `most` and μ from 0 to 0.95, one after the other as the method bounds them."""
+        if both[1, 1] == 0:
+            return min(-slopes[0] / both[0, 0], most), 0.0
+        first = min(np.linalg.solve(both, -slopes)[0], most)
+        best = -(slopes[1] + first * both[0, 1]) / both[1, 1]
+        second = np.clip(best, 0.0, 0.95)
+        if second != best:
+            first = np.clip(-(slopes[0] + second * both[0, 1]) / both[0, 0], 0.0, most)
+        return first, second
+
+
+@pytest.mark.parametrize(("name", "penalty"), [("mse", 0.0), ("mse", 0.05), ("binary", 0.0), ("poisson", 0.0)])
+def test_steps_are_those_of_the_method(name, penalty):
+    oracle_loss, loss, y = LOSSES[name]
+    with floating("float64"):
+        keras.utils.set_random_seed(1)
+        regularizer = keras.regularizers.L2(penalty) if penalty else None
+        model = keras.Sequential([layers.Input((4,)), layers.Dense(2, use_bias=False, kernel_regularizer=regularizer)])
+        model.compile(LevenbergMarquardt(), loss=loss(), jit_compile=False)
+        oracle = Factored(oracle_loss, model.get_weights()[0], penalty)
+        for _ in range(3):
+            order = RNG.permutation(150)
+            for rows in np.split(order, range(20, 150, 20)):
+                model.train_on_batch(X[rows], y[rows])
+                oracle.step(X[rows], y[rows])
+                np.testing.assert_allclose(model.get_weights()[0], oracle.w, rtol=1e-7, atol=1e-9)
+    assert isinstance(model.optimizer._memory.model, KroneckerMemory) and model.optimizer.solver_used == "kronecker"
+    np.testing.assert_allclose(model.optimizer.current_damping, oracle.damping, rtol=1e-6)
+
+
+def by_example(model, kernel, x, signs):
+    """Σ over signs of rows of J of one kernel, for each example: `[n, size]`, by a tape for each."""
+    rows = []
+    for example, sign in zip(x, signs):
+        with tf.GradientTape() as tape:
+            output = tf.reduce_sum(sign * model(example[None])[0])
+        rows.append(tf.reshape(tape.gradient(output, kernel.value), [-1]).numpy())
+    return np.array(rows)
+
+
+def test_what_is_kept_of_a_dense_layer_is_brute_force():
+    """A ⊗ G of a layer of one position; of a bias JᵀJ itself. The trace is exact for what is drawn."""
+    with floating("float64"):
+        model = network(hidden=5)
+        model.train_on_batch(X[:30], Y[:30, :2])
+        before = network(hidden=5)
+        parts = model.optimizer._memory.model._parts
+        bits = tf.random.stateless_uniform([30, 2], [0, 0], 0, 2, tf.int32).numpy()
+        signs = (2 * bits - 1) * np.sqrt(2 / 60)
+        kernel, bias = before.layers[0].kernel, before.layers[0].bias
+        rows = by_example(before, bias, X[:30], signs)
+        np.testing.assert_allclose(parts[1]._sides[1].numpy()[0], rows.T @ rows, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(parts[0]._sides[0].numpy()[0], X[:30].T @ X[:30] / 30, rtol=1e-9)
+        np.testing.assert_allclose(parts[0]._sides[1].numpy()[0], rows.T @ rows, rtol=1e-9, atol=1e-12)
+        outer = np.einsum("ni,no->nio", X[:30], rows).reshape(30, -1)
+        np.testing.assert_allclose(by_example(before, kernel, X[:30], signs), outer, rtol=1e-9, atol=1e-12)
+
+
+def test_of_one_output_and_one_layer_a_step_is_that_of_gauss_newton():
+    """A ⊗ G is JᵀJ there: with little damping the first step leads to the minimum of the batch."""
+    with floating("float64"):
+        keras.utils.set_random_seed(1)
+        model = keras.Sequential([layers.Input((4,)), layers.Dense(1, use_bias=False)])
+        model.compile(LevenbergMarquardt(), loss="mse", jit_compile=False)
+        model.train_on_batch(X[:20], Y[:20, :1])
+        factors = model.optimizer._memory.model
+        factors._damping.assign(1e-10)
+        factors._stiffness.assign(0.0)
+        factors._last.assign(np.zeros(4))
+        factors._steps.assign(0)
+        model.train_on_batch(X[20:60], Y[20:60, :1])
+        best = np.linalg.lstsq(X[20:60], Y[20:60, :1], rcond=None)[0]
+        np.testing.assert_allclose(model.get_weights()[0], best, rtol=1e-4)
+
+
+def test_with_much_damping_a_step_is_along_the_gradient():
+    with floating("float64"):
+        model = network(hidden=5)
+        model.train_on_batch(X[:30], Y[:30, :2])
+        model.optimizer._memory.model._damping.assign(1e8)
+        model.optimizer._memory.model._last.assign(np.zeros(37))
+        before = weights(model)
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((model(X[30:60]) - Y[30:60, :2]) ** 2)
+        slope = np.concatenate([each.numpy().ravel() for each in tape.gradient(loss, [v.value for v in model.weights])])
+        model.train_on_batch(X[30:60], Y[30:60, :2])
+        step = weights(model) - before
+        assert -step @ slope > 0.999 * np.linalg.norm(step) * np.linalg.norm(slope) > 0
+
+
+# ------------------------------------------------------------------------ in company
+
+
+def test_data_that_repeat_are_taken_as_a_full_batch():
+    model = network()
+    solvers = []
+    for _ in range(6):
+        model.train_on_batch(X, Y[:, :2])
+        solvers.append(model.optimizer.solver_used)
+    assert solvers[0] == "kronecker" and solvers[-1] == "cholesky"
+    model.train_on_batch(X[:50], Y[:50, :2])
+    model.train_on_batch(X[50:], Y[50:, :2])
+    assert model.optimizer.solver_used == "kronecker"
+
+
+def kept_in(factors):
+    parts = [variable for part in factors._parts for variable in (*part._sides, *part._inverses)]
+    return [each.numpy() for each in (*parts, factors._last, factors._damping, factors._stiffness, factors._steps)]
+
+
+def test_a_batch_that_says_nothing_changes_nothing():
+    """With NaN, or without weight: bits, damping and memory stay."""
+    with_gap, without = network(), network()
+    batches = np.array_split(RNG.permutation(150), 10)
+    for rows in batches[:5]:
+        for model in (with_gap, without):
+            model.train_on_batch(X[rows], Y[rows, :2])
+    before = weights(with_gap)
+    with_gap.train_on_batch(np.full_like(X[:9], np.nan), Y[:9, :2])
+    with_gap.train_on_batch(X[:9], Y[:9, :2], sample_weight=np.zeros(9))
+    np.testing.assert_array_equal(weights(with_gap), before)
+    for one, two in zip(*(kept_in(model.optimizer._memory.model) for model in (with_gap, without))):
+        np.testing.assert_array_equal(one, two)
+
+
+def test_saved_in_the_middle_of_an_epoch_and_gone_on(tmp_path):
+    whole, loaded = trained_at_once_and_with_a_pause(tmp_path)
+    assert whole.optimizer.solver_used == "kronecker"
+    np.testing.assert_array_equal(weights(loaded), weights(whole))
+
+
+def test_compiled_by_xla_it_is_the_same():
+    models = network(), network()
+    models[1].compile(LevenbergMarquardt(), loss="mse", jit_compile=True)
+    for rows in np.split(RNG.permutation(150), 5):
+        for model in models:
+            model.train_on_batch(X[rows], Y[rows, :2])
+    np.testing.assert_allclose(weights(models[1]), weights(models[0]), rtol=2e-3, atol=1e-4)
+
+
+def test_weights_that_other_code_sets_begin_without_momentum():
+    model, other = network(), network()
+    for rows in np.split(RNG.permutation(150), 5)[:3]:
+        model.train_on_batch(X[rows], Y[rows, :2])
+    model.optimizer._memory.model._last.assign(1e3 * np.ones_like(model.optimizer._memory.model._last.numpy()))
+    model.set_weights(other.get_weights())
+    model.train_on_batch(X[:30], Y[:30, :2])
+    assert np.max(np.abs(weights(model) - weights(other))) < 10
+
+
+def test_another_scaling_keeps_rows():
+    model = network(scaling="marquardt")
+    model.fit(X, Y[:, :2], epochs=1, verbose=0)
+    assert streams(model) and isinstance(model.optimizer._memory.model, RowModel)
+
+
+def test_examples_that_mix_have_no_factors():
+    keras.utils.set_random_seed(1)
+    model = keras.Sequential([layers.Input((4,)), layers.Dense(6), layers.BatchNormalization(), layers.Dense(2)])
+    model.compile(LevenbergMarquardt(), loss="mse")
+    with pytest.warns(UserWarning, match="moving statistics"):
+        history = model.fit(X, Y[:, :2], epochs=4, verbose=0).history["loss"]
+    assert history[-1] < history[0] and not isinstance(model.optimizer._memory.model, KroneckerMemory)
+
+
+# ------------------------------------------------------------------------ at real size
+
+
+def test_a_recurrent_network_learns_in_a_tenth_of_the_epochs_of_adam(monkeypatch):
+    """7,278 weights, an embedding among them, 30 classes at 16 places: the symbol before."""
+    monkeypatch.undo()
+    x = np.random.default_rng(0).integers(0, 30, (256, 16))
+    losses = {}
+    for optimizer in (LevenbergMarquardt(), keras.optimizers.Adam(3e-3)):
+        keras.utils.set_random_seed(0)
+        parts = [layers.Embedding(30, 24), layers.GRU(32, return_sequences=True), layers.Dense(30)]
+        model = keras.Sequential([layers.Input((16,)), *parts])
+        model.compile(optimizer, keras.losses.SparseCategoricalCrossentropy(from_logits=True), jit_compile=False)
+        losses[optimizer.name] = model.fit(x, np.roll(x, 1, 1), epochs=6, verbose=0).history["loss"][-1]
+    assert losses["levenberg_marquardt"] < 0.5 * losses["adam"]
+
+
+def test_half_a_million_weights_and_several_outputs(monkeypatch):
+    monkeypatch.undo()
+    entry = keras.Input((600,))
+    hidden = layers.Dense(600, "tanh")(layers.Dense(300, "tanh")(entry))
+    model = keras.Model(entry, [layers.Dense(4, name="a")(hidden), layers.Dense(5, name="b")(hidden)])
+    model.compile(LevenbergMarquardt(), loss={"a": "mse", "b": "huber"}, jit_compile=False)
+    x = RNG.normal(size=(128, 600)).astype("float32")
+    y = np.tanh(x[:, :9]).astype("float32")
+    history = model.fit(x, {"a": y[:, :4], "b": y[:, 4:]}, epochs=3, verbose=0).history["loss"]
+    assert model.optimizer.solver_used == "kronecker" and history[-1] < 0.5 * history[0]

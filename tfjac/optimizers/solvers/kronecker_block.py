@@ -1,0 +1,94 @@
+"""JᵀJ of one variable as a Kronecker product, and what stands for its damped inverse."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from tfjac.jacobians.factors.kronecker import kronecker_product
+from tfjac.types import Tensor
+
+LARGEST_SIDE = 4096
+"""Of Kronecker factors: a matrix of more rows takes too long to invert."""
+
+LARGEST_BLOCK = 1024
+"""Of exact blocks."""
+
+
+class KroneckerBlock(NamedTuple):
+    """JᵀJ ≈ A ⊗ G of one variable, in each group.
+
+    Factors of several blocks of residuals add up: A is then their mean, weighted by tr G, and G their sum.
+
+    Attributes:
+        left: A `[g, i, i]`.
+        right: G `[g, o, o]`.
+        layout: in which order the variable has the axes g, i and o.
+    """
+
+    left: tf.Tensor
+    right: tf.Tensor
+    layout: str
+
+    @classmethod
+    def of(cls, factors: Sequence[Any]) -> "KroneckerBlock":
+        """Return the block of a list of `Factor` of one variable, which share their sides."""
+        pairs = [kronecker_product(factor) for factor in factors]
+        right = tf.add_n([each for _, each in pairs])
+        total = tf.linalg.trace(right)
+        shares = [tf.math.divide_no_nan(tf.linalg.trace(each), total) for _, each in pairs]
+        left = tf.add_n([share[:, None, None] * each for share, (each, _) in zip(shares, pairs)])
+        return cls(left, right, factors[0].outer_form()[2])
+
+    def trace(self) -> Tensor:
+        """Return tr(A ⊗ G), a scalar."""
+        return tf.reduce_sum(tf.linalg.trace(self.left) * tf.linalg.trace(self.right))
+
+    def diagonal(self) -> Tensor:
+        """Return diag(A ⊗ G), `[size]`, in the order of the variable."""
+        sides = tf.linalg.diag_part(self.left), tf.linalg.diag_part(self.right)
+        return tf.reshape(tf.einsum(f"gi,go->{self.layout}", *sides), [-1])
+
+    def inverses(self, mass: Tensor) -> list[Tensor]:
+        """Return (A + π√m·I)⁻¹ and (G + √m/π·I)⁻¹ for a scalar m; π² = (tr A / i) / (tr G / o) shares it out evenly."""
+        root = tf.sqrt(mass)
+        size = [tf.linalg.trace(side) / side.shape[-1] for side in (self.left, self.right)]
+        share = tf.sqrt(tf.math.divide_no_nan(*size))
+        share = tf.where((share > 0) & tf.math.is_finite(share), share, tf.ones_like(share))
+        return [
+            inverse(side + (shift * root)[:, None, None] * tf.eye(side.shape[-1], dtype=side.dtype))
+            for side, shift in ((self.left, share), (self.right, 1 / share))
+        ]
+
+    def multiplied(self, inverses: Sequence[Tensor], vector: Tensor) -> Tensor:
+        """Return the product of what `inverses` returned with a vector `[size]`."""
+        left, right = inverses
+        sizes = dict(zip("gio", [*left.shape[:2], right.shape[1]]))
+        blocks = tf.reshape(vector, [sizes[axis] for axis in self.layout])
+        blocks = tf.matmul(tf.matmul(left, tf.einsum(f"{self.layout}->gio", blocks)), right)
+        return tf.reshape(tf.einsum(f"gio->{self.layout}", blocks), [-1])
+
+
+def inverse(matrix: Tensor) -> Tensor:
+    """Return the inverse of positive definite matrices, NaN where they are not; a rounding error is added to them."""
+    diagonal = tf.linalg.diag_part(matrix)
+    rounding = 8 * np.finfo(matrix.dtype.as_numpy_dtype).eps
+    diagonal += rounding * tf.reduce_max(diagonal, axis=-1, keepdims=True)
+    factor = tf.linalg.cholesky(tf.linalg.set_diag(matrix, diagonal))
+    return tf.linalg.cholesky_solve(factor, tf.eye(matrix.shape[-1], batch_shape=matrix.shape[:-2], dtype=matrix.dtype))
+
+
+def has_kronecker_factors(g: int, i: int, o: int) -> bool:
+    """Whether a weight of so many groups, input and output features has them; of a bias that is the block."""
+    return max(i, o) <= (LARGEST_SIDE if g * i > 1 else LARGEST_BLOCK)
+
+
+def sides_of(factors: Sequence[Any]) -> tuple | None:
+    """Return the layout and the sizes of g, i, o that factors share; None where they do not, or one is too large."""
+    if not factors or not all(factor.has_outer_form for factor in factors):
+        return None
+    forms = {(layout, *a.shape[2:], *d.shape[4:]) for a, d, layout in (factor.outer_form() for factor in factors)}
+    if len(forms) > 1 or None in next(iter(forms)) or not has_kronecker_factors(*next(iter(forms))[1:]):
+        return None
+    return next(iter(forms))
