@@ -73,3 +73,23 @@ def test_a_weight_in_two_precisions(rng):
 
     slopes = -(x * tf.cos(x * v) + x).numpy()[:, :, None] * np.eye(3)
     np.testing.assert_allclose(tfjac.per_example_jacobian(y, v), slopes, rtol=1e-6)
+
+
+@pytest.mark.parametrize("outputs", [1, 2])
+def test_a_weight_of_many_steps_is_one_product(outputs, rng):
+    """The graph of an unrolled recurrence grows with its steps, not with their square: one join, whatever the steps."""
+    w, v = (tf.Variable(rng.normal(size=(3, 3)) * 0.4) for _ in range(2))
+    x = tf.constant(rng.normal(size=(2, 3)))
+
+    def model(x, steps):
+        u = functools.reduce(lambda u, _: tf.tanh(u @ w + x @ v), range(steps), x)
+        return u[:, :outputs]
+
+    rows = tf.function(lambda steps: tfjac.per_example_jacobian(model(x, steps), [w, v]), autograph=False)
+    joins = [
+        [op.type for op in rows.get_concrete_function(steps).graph.get_operations()].count("ConcatV2")
+        for steps in (4, 12)
+    ]
+    assert joins[0] == joins[1]
+    for ours, expected in zip(rows(12), rows_one_at_a_time(functools.partial(model, steps=12), [x], [w, v])):
+        np.testing.assert_allclose(ours, expected, rtol=1e-9, atol=1e-12)

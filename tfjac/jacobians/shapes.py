@@ -19,6 +19,11 @@ def product(sizes: Iterable[Any]) -> Any:
     return math.prod(sizes, start=1)
 
 
+def reshaped(tensor: Tensor, sizes: list) -> Tensor:
+    """`tf.reshape`, without an op where the tensor has these sizes."""
+    return tensor if tensor.shape.is_fully_defined() and tensor.shape == sizes else tf.reshape(tensor, sizes)
+
+
 def widened(tensor: Tensor) -> Tensor:
     """Return `tensor` in at least single precision: squares and long sums of less overflow, or lose what is small."""
     return tf.cast(tensor, wide_dtype(tensor.dtype)) if tensor.dtype.is_floating else tensor

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
-from tfjac.graph import axes
+from tfjac.graph import axes, references
 from tfjac.jacobians.passes.backward import gradients_or_zeros
 from tfjac.jacobians.passes.chunks import in_chunks, unless_empty
 from tfjac.jacobians.passes.linearise import pull_back
@@ -33,7 +33,9 @@ def stacked_cotangents(ys: Sequence[Tensor], tensors: Sequence[Tensor]) -> list[
 def _passes_of(y: Tensor, tensors: Sequence[Tensor]) -> list[Tensor]:
     m = product(axes(y)[1:])
     if isinstance(m, int) and m == 1:
-        return [tensor[None] for tensor in gradients_or_zeros(y, tensors, tf.ones_like(y))]
+        found = gradients_or_zeros(y, tensors, tf.ones_like(y))
+        stacked = {ref: tf.expand_dims(ref.deref(), 0) for ref in references(found)}  # ops that add have the same one
+        return [stacked[tensor.ref()] for tensor in found]
     shapes, dtypes = [[m, *axes(tensor)] for tensor in tensors], [tensor.dtype for tensor in tensors]
     backward = pull_back([y], tensors).with_zeros(tensors)
     return unless_empty(y, lambda: backward.on_stacks(asking_for(y, tf.range(m))), shapes, dtypes)

@@ -19,7 +19,7 @@ from tfjac.jacobians.factors.strategies import (
 from tfjac.jacobians.passes.connectedness import used_places
 from tfjac.jacobians.passes.nests import check_real, like
 from tfjac.jacobians.passes.random_cotangents import verify_factors
-from tfjac.jacobians.shapes import product
+from tfjac.jacobians.shapes import product, reshaped
 from tfjac.types import Tensor
 
 ADVICE = (
@@ -169,4 +169,4 @@ def real_source_in(graph: tf.Graph, variable: Any) -> Tensor | None:
 def rows_like(y: Tensor, variable: Any, factor: Factor) -> Tensor:
     """Return the dense rows of a factor as `[*y.shape, *variable.shape]` in the dtype of the variable."""
     x = like(variable)
-    return tf.cast(tf.reshape(factor.dense(), [*axes(y), *axes(x)]), x.dtype)
+    return tf.cast(reshaped(factor.dense(), [*axes(y), *axes(x)]), x.dtype)

@@ -110,8 +110,13 @@ class Factor(tf.experimental.ExtensionType):
         """Return the factor times a scalar."""
 
     @abc.abstractmethod
-    def joined(self, other: Any) -> "Factor | None":
-        """Return the sum of this factor and `other` as one factor of this kind, or None where none can be."""
+    def joined(self, *others: Any) -> "Factor | None":
+        """Return the sum of this factor and others alike as one factor of this kind, or None where none can be."""
+
+    @property
+    def likeness(self) -> tuple:
+        """What factors of one variable must have in common to be `joined`."""
+        return type(self), self.dtype
 
     def dense(self) -> Tensor:
         """Form the columns: `[n,m,q]`. One write of the result."""
@@ -230,11 +235,13 @@ class OuterFactor(Factor):
     def scaled(self, scale: Any) -> "OuterFactor":
         return OuterFactor(self.a * scale, self.d, self.layout)
 
-    def joined(self, other: "OuterFactor") -> "OuterFactor | None":
-        same_axes = self.layout == other.layout and self.a.shape[2:] == other.a.shape[2:]
-        if not same_axes or self.d.shape[4] != other.d.shape[4]:
-            return None
-        return OuterFactor(tf.concat([self.a, other.a], 1), tf.concat([self.d, other.d], 2), self.layout)
+    @property
+    def likeness(self) -> tuple:
+        return *super().likeness, self.layout, *self.a.shape[2:], self.d.shape[4]
+
+    def joined(self, *others: "OuterFactor") -> "OuterFactor":
+        a, d = zip(*((factor.a, factor.d) for factor in (self, *others)))
+        return OuterFactor(tf.concat(a, 1), tf.concat(d, 2), self.layout)
 
     def transposed(self, shape: tf.TensorShape) -> "OuterFactor | None":
         """Return the factor of the transpose of a weight of this shape, or None where that is no matrix of i and o."""
@@ -288,8 +295,8 @@ class DenseFactor(Factor):
     def scaled(self, scale: Any) -> "DenseFactor":
         return DenseFactor(self.j * scale)
 
-    def joined(self, other: "DenseFactor") -> "DenseFactor":
-        return DenseFactor(self.j + other.j)
+    def joined(self, *others: "DenseFactor") -> "DenseFactor":
+        return DenseFactor(tf.add_n([self.j, *(other.j for other in others)]))
 
 
 def joined(factors: "Sequence[Factor]") -> "Factor":
@@ -297,11 +304,21 @@ def joined(factors: "Sequence[Factor]") -> "Factor":
 
     A tied weight stays exact: its uses stand side by side along t.
     """
-    total = factors[0]
-    for factor in factors[1:]:
-        both = total.joined(factor) if type(total) is type(factor) else None
-        total = DenseFactor(total.dense() + factor.dense()) if both is None else both
-    return total
+    parts = sums(factors)
+    return parts[0] if len(parts) == 1 else DenseFactor(tf.add_n([factor.dense() for factor in parts]))
+
+
+def sums(factors: "Sequence[Factor]") -> "list[Factor]":
+    """Return fewer factors of the same variable with the same sum: those that can be one are joined, all at once."""
+    alike: dict[tuple, list] = {}
+    for factor in factors:
+        alike.setdefault(factor.likeness, []).append(factor)
+    return [part for each in alike.values() for part in _joined_or_apart(each)]
+
+
+def _joined_or_apart(alike: "Sequence[Factor]") -> "Sequence[Factor]":
+    one = alike[0].joined(*alike[1:]) if len(alike) > 1 else None
+    return alike if one is None else [one]
 
 
 def concatenated(factors: "Sequence[Factor]") -> "Factor":

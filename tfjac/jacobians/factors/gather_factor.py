@@ -108,8 +108,8 @@ class GatherFactor(Factor):
     def scaled(self, scale: Any) -> "GatherFactor":
         return GatherFactor(self.ids, self.d * scale, self.rows)
 
-    def joined(self, other: "GatherFactor") -> "GatherFactor | None":
-        alike = of_one_width([self, other])
+    def joined(self, *others: "GatherFactor") -> "GatherFactor | None":
+        alike = of_one_width([self, *others])
         if alike is None:
             return None
         ids, d = zip(*((factor.ids, factor.d) for factor in alike))

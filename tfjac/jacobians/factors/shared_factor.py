@@ -100,5 +100,5 @@ class SharedFactor(Factor):
     def scaled(self, scale: Any) -> "SharedFactor":
         return SharedFactor(self.apart.scaled(scale), self.of_shared, self.moved * scale)
 
-    def joined(self, other: Any) -> None:
+    def joined(self, *others: Any) -> None:
         return None

@@ -1,14 +1,14 @@
 """From the tensors that meet the data back to the variables they were computed from."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from tfjac.graph import Dependence, axes, handle_shape, references
 from tfjac.graph.facts import facts_of, reads_variable
-from tfjac.jacobians.factors.forms import DenseFactor, Factor, OuterFactor
+from tfjac.jacobians.factors.forms import DenseFactor, Factor, OuterFactor, sums
 from tfjac.jacobians.factors.gather_factor import GatherFactor
 from tfjac.jacobians.factors.slices import sliced
 from tfjac.jacobians.factors.tables import factors_before_rows
@@ -43,58 +43,59 @@ def columns_of_sources(parts: Sequence, dependence: Dependence) -> list[list[Fac
     return found
 
 
-def _follow(pending: list, found: list, dependence: Dependence) -> list:
+def _follow(parts: Sequence, found: list, dependence: Dependence) -> list:
     """Follow weights back to the sources, by their ops; return those, with factors, that must be pulled back.
 
     The last weights first, so that dense factors of one that several others are computed from add up: paths that fork
     and meet again, such as w + C·w many times over, are exponentially many.
 
     Args:
-        pending: list of pairs of a weight and its factor, which is emptied.
+        parts: list of pairs of a weight and its factor.
         found: for each source the list of its factors, which grows.
         dependence: the `Dependence` on the sources.
     """
-    computed = []
-    places = {op.name: place for place, op in enumerate(dependence.path([weight for weight, _ in pending]))}
-    while pending:
-        pending.sort(key=lambda part: places.get(part[0].op.name, -1))
-        weight, factor = _taken_together(pending)
-        indices = dependence.sources_of(weight)
-        if not indices:
-            raise RuntimeError(f"tfjac lost the path from {weight.name!r} to the variables; please report this")
-        sources = [index for index in indices if dependence.sources[index] is weight]
-        if sources == indices:
-            for index in sources:
-                found[index].append(factor)
-            continue
-        before = None if sources else _factors_before(weight.op, factor, weight, dependence)
-        by_rows = before is None and isinstance(factor, GatherFactor)
-        rows = factors_before_rows(factor, weight, dependence) if by_rows else None
-        if before is not None:
-            pending += before
-        elif rows is not None:
-            for index, row in rows:
-                found[index].append(row)
-        else:
-            computed.append((weight, factor))
+    waiting: dict[Any, list] = {}
+    _wait(parts, waiting)
+    path = dependence.path([weight for weight, _ in parts])
+    backwards = [output for op in reversed(path) for output in op.outputs]
+    computed: list = []
+    for weight in backwards + [source for source in dependence.sources if source is not None]:
+        for factor in _added_up(waiting.pop(weight.ref(), [])):
+            _wait(_one_op_back(weight, factor, found, computed, dependence), waiting)
+    if waiting:
+        lost = next(iter(waiting)).deref()
+        raise RuntimeError(f"tfjac lost the path from {lost.name!r} to the variables; please report this")
     return computed
 
 
-def _taken_together(pending: list) -> tuple:
-    """Take the last weight and its factor out of `pending`; others of its factors that it can be joined with, too.
+def _wait(parts: Iterable, waiting: dict) -> None:
+    for weight, factor in parts:
+        waiting.setdefault(weight.ref(), []).append(factor)
 
-    Dense ones add up; what reads rows of one table by index does so at several positions.
-    """
-    weight, factor = pending.pop()
-    if not isinstance(factor, (DenseFactor, GatherFactor)):
-        return weight, factor
-    for part in list(pending):
-        alike = part[0] is weight and type(part[1]) is type(factor) and part[1].dtype == factor.dtype
-        both = factor.joined(part[1]) if alike else None
-        if both is not None:
-            factor = both
-            pending[:] = [other for other in pending if other is not part]
-    return weight, factor
+
+def _added_up(factors: Sequence[Factor]) -> list[Factor]:
+    """Factors of one weight, with those that are dense, or read rows of a table by index, joined; others stay apart."""
+    grow = [factor for factor in factors if isinstance(factor, (DenseFactor, GatherFactor))]
+    return [*sums(grow), *(factor for factor in factors if not isinstance(factor, (DenseFactor, GatherFactor)))]
+
+
+def _one_op_back(weight: Tensor, factor: Factor, found: list, computed: list, dependence: Dependence) -> list:
+    """Pairs of each input of the op of `weight` and its factor, none where it goes to `found` or `computed` instead."""
+    indices = dependence.sources_of(weight)
+    sources = [index for index in indices if dependence.sources[index] is weight]
+    if sources == indices:
+        for index in sources:
+            found[index].append(factor)
+        return []
+    before = None if sources else _factors_before(weight.op, factor, weight, dependence)
+    if before is not None:
+        return before
+    rows = factors_before_rows(factor, weight, dependence) if isinstance(factor, GatherFactor) else None
+    if rows is None:
+        computed.append((weight, factor))
+    for index, row in rows or ():
+        found[index].append(row)
+    return []
 
 
 def _factors_before(op: tf.Operation, factor: Any, weight: Tensor, dependence: Dependence) -> list | None:

@@ -9,7 +9,7 @@ from tfjac.graph import axes
 from tfjac.jacobians.factors.forms import Factor, OuterFactor
 from tfjac.jacobians.factors.rules.factor_rules import NoFactor, rule
 from tfjac.jacobians.factors.uses import Use
-from tfjac.jacobians.shapes import product
+from tfjac.jacobians.shapes import product, reshaped
 from tfjac.types import Tensor
 
 
@@ -24,7 +24,7 @@ def _convolution(use: Use) -> Factor:
     n, t, k, c_in = axes(a)
     if groups > 1:
         a = tf.transpose(tf.reshape(a, [n, t, k, groups, c_in // groups]), [0, 1, 3, 2, 4])
-    a = tf.reshape(a, [n, t, groups, k * (c_in // groups)])
+    a = reshaped(a, [n, t, groups, k * (c_in // groups)])
     return OuterFactor(a, _by_position(use, groups), "igo")
 
 

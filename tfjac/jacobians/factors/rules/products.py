@@ -10,7 +10,7 @@ from tfjac.graph.op_types import CONTRACTIONS
 from tfjac.jacobians.factors.forms import DenseFactor, Factor, OuterFactor
 from tfjac.jacobians.factors.rules.factor_rules import NoFactor, rule
 from tfjac.jacobians.factors.uses import Use
-from tfjac.jacobians.shapes import product, split_labels, widened
+from tfjac.jacobians.shapes import product, reshaped, split_labels, widened
 from tfjac.types import Tensor
 
 
@@ -106,7 +106,7 @@ def _arranged(tensor: Tensor, labels: Sequence, groups: Sequence, lead: int) -> 
     for group in groups:
         merged.append(product(sizes[position : position + len(group)]))
         position += len(group)
-    return tf.reshape(tensor, [*sizes[:lead], *merged])
+    return reshaped(tensor, [*sizes[:lead], *merged])
 
 
 def _in_order_of_weight(a: Tensor, d: Tensor, groups: dict[str, list], sizes: dict) -> Factor:
