@@ -9,7 +9,7 @@ import scipy.optimize
 import tensorflow as tf
 
 import tfjac
-from tfjac.optimizers import Status, least_squares
+from tfjac.optimizers import Status, TrustRegionDamping, least_squares
 
 T = np.linspace(0, 4, 12)
 COUNT = 20
@@ -53,7 +53,8 @@ def test_each_fit_goes_as_if_alone(measured, damping, chunk_size):
     But for attempts of a last step that all drown in rounding: there the first one is enough.
     """
     x = started()
-    options = {"damping": damping, "max_steps": 30}
+    straight = {"trust_region": TrustRegionDamping(residual_curvature=False)}  # as the steps of many fits are
+    options = {"damping": straight.get(damping, damping), "max_steps": 30}
     found = least_squares(residuals_of, x, args=(measured,), batch_dims=1, chunk_size=chunk_size, **options)
     np.testing.assert_array_equal(found.x, x.numpy())
     alone = tf.Variable([2.0, 1.0], dtype=tf.float64)
