@@ -22,18 +22,21 @@ L_BFGS = "L-BFGS"
 METHODS = (*OPTIMIZERS, L_BFGS)
 
 
-class Curve(keras.callbacks.Callback):
-    """Notes losses after each epoch, without the time of it, and stops where the next epoch would be beyond the budget.
+class Timed(keras.callbacks.Callback):
+    """Notes a `point` after each epoch, without the time of it, and stops if the next epoch would be beyond the budget.
 
     Args:
-        data: a `Split`.
         budget: CPU seconds.
     """
 
-    def __init__(self, data, budget):
+    def __init__(self, budget):
         super().__init__()
-        self._data, self._budget = data, budget
+        self._budget = budget
         self.first, self._seconds, self.points = None, [], []
+
+    def point(self):
+        """Return what to note, a list of numbers."""
+        raise NotImplementedError
 
     def on_epoch_begin(self, epoch, logs=None):
         self._began = time.process_time()
@@ -44,8 +47,7 @@ class Curve(keras.callbacks.Callback):
             self._seconds.append(seconds)
         else:
             self.first = seconds
-        outputs = (np.asarray(self.model(tf.constant(x))) for x in (self._data.x, self._data.x_test))
-        self.points.append(figures(self._data, *outputs))
+        self.points.append(self.point())
         if epoch and sum(self._seconds) + 2 * self.mean > self._budget:
             self.model.stop_training = True
 
@@ -55,9 +57,27 @@ class Curve(keras.callbacks.Callback):
         return float(np.mean(self._seconds or [self.first]))
 
     def rows(self):
-        """Return a list of `[seconds, training loss, test loss, share of errors]`."""
+        """Return a list of `[seconds, *point]`."""
         seconds = self.mean + np.cumsum([0.0, *self._seconds])
         return [[float(at), *point] for at, point in zip(seconds, self.points)]
+
+
+class Curve(Timed):
+    """Notes the training loss, the test loss and the share of errors.
+
+    Args:
+        data: a `Split`.
+        budget: CPU seconds.
+    """
+
+    def __init__(self, data, budget):
+        super().__init__(budget)
+        self._data = data
+
+    def point(self):
+        """Return what `figures` does of the outputs now."""
+        outputs = (np.asarray(self.model(tf.constant(x))) for x in (self._data.x, self._data.x_test))
+        return figures(self._data, *outputs)
 
 
 def figures(data, outputs, outputs_test):

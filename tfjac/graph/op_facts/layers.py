@@ -1,6 +1,6 @@
 """Whole layers in one op: normalisation over batches and classes, the losses that go with it, a block of LSTMs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -10,7 +10,7 @@ from tfjac.graph.examples.index_maps import AxisLabels, example_axes, in_order
 from tfjac.graph.facts import declare
 from tfjac.graph.gradients.mending import differentiated_as, refused
 from tfjac.graph.op_facts.convolution import first_axis, same_rows
-from tfjac.graph.reading.symbolic_sizes import of_first
+from tfjac.graph.reading.symbolic_sizes import Size, SymbolicSizes, of_first
 from tfjac.types import Tensor
 
 
@@ -41,6 +41,14 @@ def _cross_entropy(op: tf.Operation, axis: ExampleAxis, wanted: Wanted) -> list[
     return aligned(op, axis, op.inputs, known_shape(wanted, op.outputs[1]), wanted)
 
 
+def _sizes_of_cross_entropy(
+    known: SymbolicSizes, output: Tensor, given: Sequence[list[Size] | Any]
+) -> Sequence[Size | None] | None:
+    """One loss for each row of labels, which may have come from elsewhere; a gradient as the logits."""
+    logits, labels = given
+    return logits if output.value_index else labels and labels[:1]
+
+
 def _softmax_cross_entropy(op: tf.Operation, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     """TensorFlow takes labels that add up to one for granted, and loses them from second derivatives."""
     logarithms = tf.nn.log_softmax(logits)
@@ -53,6 +61,7 @@ declare("FusedBatchNorm FusedBatchNormV2 FusedBatchNormV3", affine=_first_at_inf
 declare("FusedBatchNormV3", sizes=same_rows)
 declare("Softmax LogSoftmax", vanishes="never", labels=_softmax, example_axis=example_axes, sizes=of_first)
 declare("SoftmaxCrossEntropyWithLogits SparseSoftmaxCrossEntropyWithLogits", example_axis=_cross_entropy)
+declare("SoftmaxCrossEntropyWithLogits SparseSoftmaxCrossEntropyWithLogits", sizes=_sizes_of_cross_entropy)
 declare("SoftmaxCrossEntropyWithLogits", gradient=differentiated_as(_softmax_cross_entropy))
 declare("LRN", example_axis=first_axis(0))
 declare("LRNGrad", example_axis=first_axis(0, 1, 2))

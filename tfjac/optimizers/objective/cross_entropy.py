@@ -4,7 +4,7 @@ import dataclasses
 
 import tensorflow as tf
 
-from tfjac.graph import Dependence
+from tfjac.graph import Dependence, SymbolicSizes
 from tfjac.optimizers.objective.terms import CrossEntropyTerm
 from tfjac.types import Tensor
 
@@ -60,6 +60,9 @@ def _is_one_row_for_many(logits: Tensor, labels: Tensor) -> bool:
 
 
 def _keeps_the_classes(op: tf.Operation) -> bool:
+    """Return whether an op reshapes logits, and leaves their last axis as it is; the graph may leave its size open."""
     if op.type != "Reshape" or op.inputs[0].shape.rank in (None, 0):
         return False
-    return op.inputs[0].shape[-1] is not None and op.inputs[0].shape[-1] == op.outputs[0].shape[-1]
+    sizes = SymbolicSizes().sizes
+    given, made = sizes(op.inputs[0]), sizes(op.outputs[0])
+    return bool(given and made) and given[-1] == made[-1]

@@ -13,7 +13,6 @@ from tfjac.optimizers.columns import Columns
 from tfjac.optimizers.conditions.coordinates import positions_of, sources_of
 from tfjac.optimizers.contracts import AS_FACTORS, Allowed, LinearModel, SummedObjective
 from tfjac.optimizers.linear_model import Linearisation, VerifiedLinearisation, stacked_jacobian, stacked_rows
-from tfjac.optimizers.prior import Prior
 from tfjac.optimizers.variables import variable_name
 from tfjac.types import Tensor, Variable
 
@@ -60,17 +59,6 @@ class LocalObjective(SummedObjective):
     def with_parts(self, change: Callable) -> SummedObjective:
         """Return the problem that `change` makes of this one, or of each of those that this is the sum of."""
         return change(self)
-
-    def again(self) -> "LocalObjective":
-        """Return the same objective on a copy of its graph, made where it is called: in a branch of it, say."""
-        prior = self.prior
-        pairs = [tensor for pair in self.rows for tensor in pair]
-        mine = [self.cost, prior.precision, prior.gradient, prior.per_variable, *pairs]
-        copies = iter(replay([each for each in mine if each is not None], reread=self.variables))
-        cost, precision, gradient, per_variable, *pairs = [None if each is None else next(copies) for each in mine]
-        prior = Prior(precision, gradient, per_variable, prior.is_zero, prior.is_data)
-        rows = list(zip(pairs[::2], pairs[1::2]))
-        return LocalObjective(cost, rows, prior, self.variables, sums_squares=self.sums_squares)
 
     def values(self) -> list[Tensor]:
         """Return what the variables hold now, as a list of tensors."""

@@ -121,7 +121,7 @@ class KroneckerMemory:
             objective.position(objective.values()),
         )
         report = take_step(LinearisedObjective(objective, batch), start, with_factors).report
-        report = report._replace(solver=tf.fill(tf.shape(report.solver), method.solver.names.index(solver.name)))
+        report = named(report, method, solver)
         moved = objective.position(objective.values()) - before
         idle = [int(Status.NOT_FINITE), int(Status.GRADIENT_TOLERANCE)]
         wanted = (weight > 0) & ~tf.reduce_any([tf.equal(report.status, status) for status in idle])
@@ -153,6 +153,11 @@ class KroneckerMemory:
         largest, damping = tf.maximum(FORGETS_LARGEST * before, mean), self._damping.value.read_value()
         damping = tf.where(damping > 0, damping, mean)
         return damping if sums_squares else tf.maximum(damping, LEAST * largest), largest
+
+
+def named(report: Report, method: Method, solver: Solver) -> Report:
+    """Return the `Report` of a step by a `Solver`, as one of those that a `Method` may come to."""
+    return report._replace(solver=tf.fill(tf.shape(report.solver), method.solver.names.index(solver.name)))
 
 
 def _following(report: Report, allowed: Tensor) -> Tensor:

@@ -24,11 +24,12 @@ from tfjac.graph import ExamplesMix, eager_creation
 from tfjac.jacobians.passes.linearise import NoForwardMode
 from tfjac.optimizers.contracts import AS_FACTORS, LinearModel, SummedObjective
 from tfjac.optimizers.execution.streamed.fading import FadingModel
-from tfjac.optimizers.execution.streamed.kronecker import KroneckerMemory
+from tfjac.optimizers.execution.streamed.kronecker import KroneckerMemory, named
 from tfjac.optimizers.execution.streamed.recalling import BatchMemory, LinearisedObjective, RecallingObjective
 from tfjac.optimizers.loop.method import Method
 from tfjac.optimizers.loop.records import Report, State, chosen
 from tfjac.optimizers.loop.step import Restrictions, Step, take_step
+from tfjac.optimizers.solvers import ConjugateGradientSolver
 from tfjac.optimizers.solvers.problem_sizes import ProblemSizes
 from tfjac.optimizers.statuses import Status
 from tfjac.types import Tensor
@@ -174,28 +175,26 @@ class AutoMemory:
 
     def _step_with_factors(
         self,
-        objective: Any,
+        objective: SummedObjective,
         drawn: LinearModel,
         state: State,
         method: Method,
         restrictions: Restrictions,
         weight: Tensor,
     ) -> Step:
-        """Take a step with Kronecker factors, or a plain one where the data are those of the steps before.
-
-        The plain one is on a copy of the graph, so that its factors are not computed where they are not needed.
-        """
+        """Take a step with Kronecker factors, or by conjugate gradients if the data are those of the steps before."""
         self.keeps_nothing, stayed = False, self._stayed(objective)
         streams = self._look(tf.cast(objective.cost, tf.float64), stayed, at_once=True)
 
         def remember() -> tuple:
             return self.model.take_step(objective, drawn, state, method, weight, stayed)
 
-        def plain() -> tuple:
-            step = take_step(objective.again(), state, method, restrictions)
-            return step.state, step.report, tf.cast(step.report.cost, tf.float64)
+        def iterate() -> tuple:
+            solver, start = ConjugateGradientSolver(), LinearisedObjective(objective, drawn)
+            step = take_step(start, state, method._replace(solver=solver, acceleration=None), restrictions)
+            return step.state, named(step.report, method, solver), tf.cast(step.report.cost, tf.float64)
 
-        state, report, loss = tf.cond(streams, remember, plain)
+        state, report, loss = tf.cond(streams, remember, iterate)
         self._note(objective, loss)
         sizes = ProblemSizes.of(drawn, method.gram_dtype, method.scaling.is_one_number, method.allowed().budget)
         return Step(state, report, sizes, drawn.num_rows, tf.constant(False), state)
@@ -232,16 +231,15 @@ class AutoMemory:
     ) -> tuple[Step, Tensor]:
         """Return the `Step` and the loss of the batch after it."""
         seen = self._seen.value.read_value()
-        rows, names = tf.cast(batch.num_rows, tf.float64), method.solver.names
+        rows = tf.cast(batch.num_rows, tf.float64)
         self._seen.value.assign(seen + rows)
         model = self.model
         decay = tf.cast(model.decay(seen, rows), self._dtype)
-        method = method._replace(solver=model.solver, acceleration=None)
+        given, method = method, method._replace(solver=model.solver, acceleration=None)
         recalled, diagonal = model.recalled(objective, batch, decay, weight)
         damped = _damped(state, method, diagonal, self._scale_of(objective, batch))
         step, loss = _remembering_step(recalled, objective, model, state, damped, method, weight)
-        solver = tf.fill(tf.shape(step.report.solver), names.index(model.solver.name))
-        return step._replace(report=step.report._replace(solver=solver)), tf.cast(loss, tf.float64)
+        return step._replace(report=named(step.report, given, model.solver)), tf.cast(loss, tf.float64)
 
     def _scale_of(self, objective: SummedObjective, batch: LinearModel) -> Tensor:
         """Return what tr(D⁻¹JᵀJ) of a batch is divided by for its least λ, a scalar: see the rules above."""
