@@ -93,7 +93,7 @@ class Curve:
         return {"seconds_per_step": float(np.mean(rest)), "first_steps": sum(first), "curve": self.points}
 
 
-def curves_task(seed: int, steps: int = 400) -> Task:
+def curves_task(seed: int, steps: int = 300) -> Task:
     """Return the autoencoder of CURVES: 10,000 images, batches of 256, a code of six numbers."""
     from benchmarks.curves import curves
 

@@ -1,7 +1,7 @@
 """Kronecker factors in plain `fit` beside kfac-jax: steps to a loss, and CPU seconds, each run in a process of its own.
 
 python -m benchmarks.kfac_peer                                     # tfjac alone
-python -m benchmarks.kfac_peer --kfac PEERS/bin/python             # pip install kfac-jax "jax[cpu]"
+python -m benchmarks.kfac_peer --kfac PEERS/bin/python             # pip install kfac-jax "jax[cpu]==0.7.2"
 python -m benchmarks.kfac_peer --task digits --steps 40 --throw-away   # does it work?
 python -m benchmarks.kfac_peer --show                              # the table of what was kept
 
@@ -11,8 +11,8 @@ kfac-jax is given several settings:
 
 * `adaptive`: learning rate, momentum and damping by its rules, as in its example of an autoencoder, with some dampings
   to begin with. That of the example is 150.
-* `fixed`: rate, damping and momentum 0.9, with its bound on the norm of a step, 0.001, as its example of ImageNet; it is
-  what its documentation recommends for mini-batches.
+* `fixed`: rate, damping and momentum 0.9, with its bound on the norm of a step, as its documentation recommends for
+  mini-batches. The settings are the best of those that were tried on 100 steps.
 
 Losses are those of training examples, computed by NumPy. CPU seconds are those of a process with one thread. The first
 ten steps trace and compile, and count as the mean of the others. kfac-jax sees five batches before its first step.
@@ -29,8 +29,8 @@ import tempfile
 
 from benchmarks.dense_tasks import TASKS, Curve, Task
 
-AT = {"curves": (50, 100, 200, 400), "digits": (50, 100, 200, 400, 800)}
-TO = {"curves": (100.0, 80.0, 65.0, 60.0), "digits": (0.3, 0.1, 0.03, 0.01)}
+AT = {"curves": (50, 100, 200, 300), "digits": (50, 100, 200, 400, 800)}
+TO = {"curves": (160.0, 130.0, 120.0, 110.0), "digits": (0.3, 0.1, 0.03, 0.01)}
 """After how many steps the table has a loss, and to which losses it counts steps."""
 
 COMMON = {"inverse_update_period": 5, "num_burnin_steps": 5, "curvature_ema": 0.95}
@@ -39,13 +39,16 @@ ADAPTIVE = {
     "damping_adaptation_interval": 5, "damping_adaptation_decay": 0.95, "min_damping": 1e-5, "max_damping": 1000.0,
 }  # fmt: skip
 SETTINGS = {
-    "curves": [("adaptive", damping, None) for damping in (150.0, 10.0, 1.0)],
+    "curves": [
+        *(("adaptive", damping, None, None) for damping in (150.0, 1000.0)),
+        *(("fixed", damping, 0.1, bound) for damping, bound in ((100.0, 0.1), (10.0, 0.01))),
+    ],
     "digits": [
-        *(("adaptive", damping, None) for damping in (10.0, 1.0)),
-        *(("fixed", damping, rate) for damping in (0.1, 0.01, 0.001) for rate in (0.1, 0.03)),
+        *(("adaptive", damping, None, None) for damping in (10.0, 1.0)),
+        *(("fixed", damping, rate, 1e-3) for damping in (0.1, 0.01, 0.001) for rate in (0.1, 0.03)),
     ],
 }
-"""Of kfac-jax: the kind, the damping at first or always, the rate."""
+"""Of kfac-jax: the kind, the damping at first or always, the rate, the bound on pᵀFp of a step."""
 
 ONE_THREAD = {
     **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"),
@@ -79,9 +82,7 @@ def by_tfjac(task: Task) -> dict:
         return tf.reduce_sum(tf.nn.sigmoid_cross_entropy_with_logits(y, outputs), axis=-1)
 
     biases = task.weights[1::2]
-    layers = [
-        keras.layers.Dense(len(bias), None if k in task.linear else "tanh") for k, bias in enumerate(biases)
-    ]
+    layers = [keras.layers.Dense(len(bias), None if k in task.linear else "tanh") for k, bias in enumerate(biases)]
     model = keras.Sequential([keras.Input(task.x.shape[1:]), *layers])
     model.set_weights(task.weights)
     model.compile(tfjac.LevenbergMarquardt(), loss)
@@ -92,7 +93,7 @@ def by_tfjac(task: Task) -> dict:
     return {**curve.figures(), "solver": str(model.optimizer.solver_used)}
 
 
-def by_kfac_jax(task: Task, kind: str, damping: float, rate: float | None) -> dict:
+def by_kfac_jax(task: Task, kind: str, damping: float, rate: float | None, bound: float | None) -> dict:
     """Return the figures of kfac-jax with one of its settings."""
     import jax
     import jax.numpy as jnp
@@ -109,7 +110,7 @@ def by_kfac_jax(task: Task, kind: str, damping: float, rate: float | None) -> di
         kfac_jax.register_multi_bernoulli_predictive_distribution(outputs, y)
         return jnp.mean(jnp.sum(jax.nn.softplus(outputs) - outputs * y, axis=1))
 
-    settings = {**ADAPTIVE, "initial_damping": damping} if kind == "adaptive" else {"norm_constraint": 1e-3}
+    settings = {**ADAPTIVE, "initial_damping": damping} if kind == "adaptive" else {"norm_constraint": bound}
     given = {} if kind == "adaptive" else {"learning_rate": rate, "momentum": 0.9, "damping": damping}
     optimizer = kfac_jax.Optimizer(jax.value_and_grad(loss), l2_reg=0.0, **COMMON, **settings)
     weights, burnt_in = [jnp.asarray(each) for each in task.weights], COMMON["num_burnin_steps"]
@@ -154,8 +155,8 @@ def measured(names: list[str], seeds: list[int], steps: int | None, kfac: str | 
     return rows
 
 
-def _name(kind: str, damping: float, rate: float | None) -> str:
-    return f"kfac-jax {kind}, {damping:g}" + (f", rate {rate:g}" if rate else "")
+def _name(kind: str, damping: float, rate: float | None, bound: float | None) -> str:
+    return f"kfac-jax {kind}, {damping:g}" + (f", rate {rate:g}, bound {bound:g}" if rate else "")
 
 
 def line_of(row: dict) -> str:
@@ -167,7 +168,11 @@ def line_of(row: dict) -> str:
     at = [f"{losses[steps]:.3g}" if steps in losses else "–" for steps in AT[row["task"]]]
     to = [next((str(steps) for steps, loss in row["curve"] if loss <= level), "–") for level in TO[row["task"]]]
     steps = row["curve"][-1][0]
-    times = [f"{1e3 * row['seconds_per_step']:.1f}", f"{steps * row['seconds_per_step']:.1f}", f"{row['first_steps']:.1f}"]
+    times = [
+        f"{1e3 * row['seconds_per_step']:.1f}",
+        f"{steps * row['seconds_per_step']:.1f}",
+        f"{row['first_steps']:.1f}",
+    ]
     return f"| {' | '.join(map(str, [*start, ' / '.join(at), ' / '.join(to), *times]))} |"
 
 
@@ -188,7 +193,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--kfac", metavar="PYTHON", help="the Python of an environment with kfac-jax")
     parser.add_argument("--task", nargs="+", choices=TASKS, default=list(TASKS))
     parser.add_argument("--seed", nargs="+", type=int, default=[0])
-    parser.add_argument("--steps", type=int, help="in place of 400 of CURVES and 800 of digits")
+    parser.add_argument("--steps", type=int, help="in place of 300 of CURVES and 800 of digits")
     parser.add_argument("--show", action="store_true", help="print the table of the results that were kept, and stop")
     parser.add_argument("--throw-away", action="store_true", help="keep no results")
     parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
