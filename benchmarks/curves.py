@@ -2,8 +2,8 @@
 
 CURVES is a made data set: Hinton & Salakhutdinov, "Reducing the dimensionality of data with neural networks", Science
 2006. Martens, "Deep learning via Hessian-free optimization", ICML 2010, made it the test of methods of second order.
-Each image has one curve through three random points, so six numbers describe it. This is a script of its own: its images
-are like theirs, not theirs.
+Each image has one curve through three random points, so six numbers describe it. This script makes images like
+theirs; they are not the same.
 """
 
 import numpy as np

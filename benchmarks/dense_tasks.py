@@ -1,6 +1,7 @@
 """Two tasks of networks of dense layers, the same for any library: data, start, batches, and the loss by NumPy."""
 
 import dataclasses
+import itertools
 import pathlib
 import time
 from collections.abc import Iterator
@@ -118,7 +119,7 @@ TASKS = {"curves": curves_task, "digits": digits_task}
 def _start(sizes: list[int], seed: int) -> list[np.ndarray]:
     """Return kernels and biases as Keras begins with: uniform by Glorot, zero."""
     random, weights = np.random.default_rng(seed), []
-    for rows, columns in zip(sizes, sizes[1:]):
+    for rows, columns in itertools.pairwise(sizes):
         limit = np.sqrt(6 / (rows + columns))
         weights += [random.uniform(-limit, limit, (rows, columns)).astype("float32"), np.zeros(columns, "float32")]
     return weights
