@@ -5,8 +5,11 @@ import math
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
-from benchmarks import forms, harness, jacobians, least_squares, models, report, run
+from benchmarks import forms, harness, jacobians, kfac_peer, least_squares, models, report, run
+from benchmarks.curves import curves
+from benchmarks.dense_tasks import Curve, Task
 from benchmarks.floors import Floor, Machine
 from benchmarks.harness import Timing, measure, ratio
 from benchmarks.questions import Case, all_questions, disagreement, wrong_answers
@@ -164,3 +167,40 @@ def test_tables_are_split_as_published_and_standardised(table, rows, features):
     assert x.shape == (rows, features) and y.shape == (rows, 1)
     np.testing.assert_allclose([np.std(x, axis=0).min(), np.std(y)], 1)
     assert not np.array_equal(x, training_part(table, 1)[0])
+
+
+def test_curves_go_through_their_points():
+    images, points = curves(20, seed=3).reshape(20, 28, 28), np.random.default_rng(3).uniform(3, 24, (20, 3, 2))
+    across, down = np.rint(points).astype(int).transpose(2, 0, 1)
+    assert (images[np.arange(20)[:, None], down, across] > 0.3).all()
+    assert images.max() <= 1 and 0.02 < images.mean() < 0.2
+    np.testing.assert_array_equal(images, curves(20, seed=3).reshape(20, 28, 28))
+
+
+@pytest.mark.parametrize("classes", [False, True])
+def test_loss_of_a_dense_task_is_that_of_tensorflow(classes, tmp_path):
+    random = np.random.default_rng(0)
+    x, y = random.normal(size=(30, 4)).astype("float32"), np.eye(3, dtype="float32")[random.integers(0, 3, 30)]
+    weights = [random.normal(size=shape).astype("float32") for shape in ((4, 5), (5,), (5, 3), (3,))]
+    orders = random.permutation(30).reshape(5, 6)
+    Task(x, y, weights, [1], classes, orders, 2).save(tmp_path / "task.npz")
+    task = Task.load(tmp_path / "task.npz")
+    outputs = tf.tanh(x @ weights[0] + weights[1]) @ weights[2] + weights[3]
+    if classes:
+        wanted = tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits(y, outputs))
+    else:
+        wanted = tf.reduce_mean(tf.reduce_sum(tf.nn.sigmoid_cross_entropy_with_logits(y, outputs), axis=1))
+    np.testing.assert_allclose(task.loss(task.weights), wanted, rtol=1e-5)
+    assert [len(batch[0]) for batch in task.batches()] == [6] * 5
+    curve = Curve(task, warm=1)
+    for _ in range(4):
+        curve.begin()
+        curve.end(lambda: task.weights)
+    assert [steps for steps, _ in curve.figures()["curve"]] == [0, 2, 4]
+
+
+def test_line_beside_kfac_jax_counts_steps_to_a_loss():
+    curve = [[0, 2.0], [10, 0.2], [50, 0.05]]
+    row = {"task": "digits", "seed": 0, "method": "tfjac", "curve": curve, "seconds_per_step": 0.01, "first_steps": 3.0}
+    line = kfac_peer.line_of(row)
+    assert "0.05 / – / – / – / –" in line and "10 / 50 / – / –" in line and "| 10.0 | 0.5 | 3.0 |" in line
