@@ -72,7 +72,8 @@ def position(model):
 def step_of_fit(mixer, **options):
     """The optimizer after one step of `fit`, and the step."""
     with floating("float64"):
-        model, optimizer = language_model(mixer), LevenbergMarquardt(max_attempts=1, initial_damping=0.3, **options)
+        model = language_model(mixer)
+        optimizer = LevenbergMarquardt(max_attempts=1, initial_damping=0.3, memory=None, **options)
         model.compile(optimizer=optimizer, loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True))
         start = position(model)
         model.fit(X, Y, batch_size=TEXTS, verbose=0)
