@@ -4,7 +4,7 @@ import dataclasses
 
 import tensorflow as tf
 
-from tfjac.graph import Dependence
+from tfjac.graph import Dependence, SymbolicSizes
 from tfjac.optimizers.objective.terms import CrossEntropyTerm
 from tfjac.types import Tensor
 
@@ -25,10 +25,10 @@ class CrossEntropy:
         """Return the `CrossEntropyTerm` of gradient·output, given ∂loss/∂output.
 
         Where the op wants rows, as those of several dimensions are reshaped for it, the term is taken from before, so
-        that examples stay what they are.
+        that examples stay what they are. A reshape that splits rows is a part of the network, as that of a dense layer.
         """
         labels, root = tf.stop_gradient(self._labels(gradient)), self.root
-        while root.op.type == "Identity" or _keeps_the_classes(root.op):
+        while root.op.type == "Identity" or (keeps_last_axis(root.op) and _lowers_rank(root.op)):
             root = root.op.inputs[0]
         return CrossEntropyTerm(root, labels if root is self.root else tf.reshape(labels, tf.shape(root)))
 
@@ -59,7 +59,17 @@ def _is_one_row_for_many(logits: Tensor, labels: Tensor) -> bool:
     return logits.shape[0] == 1 != labels.shape[0]
 
 
-def _keeps_the_classes(op: tf.Operation) -> bool:
-    if op.type != "Reshape" or op.inputs[0].shape.rank in (None, 0):
+def keeps_last_axis(reshape: tf.Operation) -> bool:
+    """Whether an op is a Reshape whose input and output have the same last axis, also where the batch is open.
+
+    With an open batch TensorFlow does not know the last size of what its cross-entropies reshape to rows.
+    """
+    if reshape.type != "Reshape" or 0 in (shapes := [x.shape.rank or 0 for x in (reshape.inputs[0], reshape.outputs[0])]):
         return False
-    return op.inputs[0].shape[-1] is not None and op.inputs[0].shape[-1] == op.outputs[0].shape[-1]
+    known = SymbolicSizes()
+    one, other = (known.sizes(x)[-1] for x in (reshape.inputs[0], reshape.outputs[0]))
+    return one == other
+
+
+def _lowers_rank(op: tf.Operation) -> bool:
+    return op.inputs[0].shape.rank >= op.outputs[0].shape.rank
