@@ -64,10 +64,12 @@ def keeps_last_axis(reshape: tf.Operation) -> bool:
 
     With an open batch TensorFlow does not know the last size of what its cross-entropies reshape to rows.
     """
-    if reshape.type != "Reshape" or 0 in (shapes := [x.shape.rank or 0 for x in (reshape.inputs[0], reshape.outputs[0])]):
+    if reshape.type != "Reshape":
         return False
-    known = SymbolicSizes()
-    one, other = (known.sizes(x)[-1] for x in (reshape.inputs[0], reshape.outputs[0]))
+    ends, known = (reshape.inputs[0], reshape.outputs[0]), SymbolicSizes()
+    if any(end.shape.rank in (None, 0) for end in ends):
+        return False
+    one, other = (known.sizes(end)[-1] for end in ends)
     return one == other
 
 
