@@ -24,7 +24,7 @@ from tfjac.optimizers.keras.arguments import (
 from tfjac.optimizers.keras.constraints import box_of_constraints, into_bounds
 from tfjac.optimizers.keras.diagnostics import StepDiagnostics
 from tfjac.optimizers.keras.late_variables import LateVariables, SavesLateVariables
-from tfjac.optimizers.keras.memory import MemoryOptions
+from tfjac.optimizers.keras.memory import MemoryOptions, plan_with
 from tfjac.optimizers.keras.pitfalls import Pitfalls, may_differ
 from tfjac.optimizers.keras.state import StateVariables
 from tfjac.optimizers.loop.acceleration import AutoAcceleration
@@ -35,7 +35,7 @@ from tfjac.optimizers.loop.step import Restrictions, take_step
 from tfjac.optimizers.objective.objective import LocalObjective
 from tfjac.optimizers.objective.residuals import inlined, objective_of_loss, objective_of_residuals
 from tfjac.optimizers.solvers import get_solver
-from tfjac.optimizers.solvers.plan import Plan, plan_of
+from tfjac.optimizers.solvers.plan import Plan
 from tfjac.optimizers.solvers.problem_sizes import ProblemSizes
 from tfjac.optimizers.statuses import Status
 from tfjac.optimizers.tracing.callables import as_data, function_of_data
@@ -366,7 +366,7 @@ class LevenbergMarquardt(StepDiagnostics, SavesLateVariables, keras.optimizers.O
         """
         if self._sizes is None:
             raise ValueError("There is no plan before the first step: the loss is not known yet. Received: plan()")
-        return plan_of(self._method.solver, self._sizes, batch_size)
+        return plan_with(self._memory, self._method.solver, self._sizes, batch_size)
 
     @property
     def learning_rate(self) -> Any:

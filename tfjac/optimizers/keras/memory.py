@@ -22,7 +22,9 @@ from tfjac.optimizers.loop.acceleration import AutoAcceleration
 from tfjac.optimizers.loop.method import Method
 from tfjac.optimizers.memory_budget import bytes_in_words, bytes_of
 from tfjac.optimizers.objective.objective import LocalObjective
-from tfjac.optimizers.solvers import AutoSolver, CholeskySolver
+from tfjac.optimizers.solvers import AutoSolver, CholeskySolver, Solver
+from tfjac.optimizers.solvers.plan import Plan, plan_of
+from tfjac.optimizers.solvers.problem_sizes import ProblemSizes
 from tfjac.types import Variable
 
 AUTO, EPOCH = "auto", "epoch"
@@ -157,6 +159,18 @@ class MemoryOptions(NamedTuple):
             choose = partial(_chosen, add_late, Columns(variables), dtype, rows_alone)
             return None, AutoMemory(add, size, dtype, add_late, choose, _wants_factors)
         return None, None if self.given is None else Memory(add, size, dtype, self.given)
+
+
+def plan_with(memory: Any, solver: Solver, sizes: ProblemSizes, batch_size: int | None = None) -> Plan:
+    """Return the `Plan` of steps on batches that stream: with Kronecker factors if these are kept, else of a `Solver`.
+
+    Args:
+        memory: an `AutoMemory`, another memory, or None.
+        solver, sizes, batch_size: see `plan_of`.
+    """
+    given = sizes if batch_size is None else sizes.with_examples(batch_size)
+    plan = memory.plan(given) if isinstance(memory, AutoMemory) else None
+    return plan or plan_of(solver, sizes, batch_size)
 
 
 def _can_remember(variables: Sequence[Variable], method: Method) -> bool:

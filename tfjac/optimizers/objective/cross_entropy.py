@@ -25,10 +25,10 @@ class CrossEntropy:
         """Return the `CrossEntropyTerm` of gradient·output, given ∂loss/∂output.
 
         Where the op wants rows, as those of several dimensions are reshaped for it, the term is taken from before, so
-        that examples stay what they are.
+        that examples stay what they are. A reshape that splits rows is a part of the network, as that of a dense layer.
         """
         labels, root = tf.stop_gradient(self._labels(gradient)), self.root
-        while root.op.type == "Identity" or _keeps_the_classes(root.op):
+        while root.op.type == "Identity" or (keeps_last_axis(root.op) and _lowers_rank(root.op)):
             root = root.op.inputs[0]
         return CrossEntropyTerm(root, labels if root is self.root else tf.reshape(labels, tf.shape(root)))
 
@@ -59,10 +59,19 @@ def _is_one_row_for_many(logits: Tensor, labels: Tensor) -> bool:
     return logits.shape[0] == 1 != labels.shape[0]
 
 
-def _keeps_the_classes(op: tf.Operation) -> bool:
-    """Return whether an op reshapes logits, and leaves their last axis as it is; the graph may leave its size open."""
-    if op.type != "Reshape" or op.inputs[0].shape.rank in (None, 0):
+def keeps_last_axis(reshape: tf.Operation) -> bool:
+    """Whether an op is a Reshape whose input and output have the same last axis, also where the batch is open.
+
+    With an open batch TensorFlow does not know the last size of what its cross-entropies reshape to rows.
+    """
+    if reshape.type != "Reshape":
         return False
-    sizes = SymbolicSizes().sizes
-    given, made = sizes(op.inputs[0]), sizes(op.outputs[0])
-    return bool(given and made) and given[-1] == made[-1]
+    ends, known = (reshape.inputs[0], reshape.outputs[0]), SymbolicSizes()
+    if any(end.shape.rank in (None, 0) for end in ends):
+        return False
+    one, other = (known.sizes(end)[-1] for end in ends)
+    return one == other
+
+
+def _lowers_rank(op: tf.Operation) -> bool:
+    return op.inputs[0].shape.rank >= op.outputs[0].shape.rank

@@ -27,6 +27,7 @@ import tensorflow as tf
 
 from tfjac.graph import Dependence, between, has_custom_gradient, replay, transplant
 from tfjac.graph.op_types import ELEMENTWISE
+from tfjac.optimizers.objective.cross_entropy import keeps_last_axis
 from tfjac.optimizers.objective.terms import SeparableTerm, none_if_turned
 from tfjac.types import Tensor
 
@@ -198,8 +199,9 @@ def _axis_of_shares(tensor: Tensor) -> int | None:
     op = tensor.op
     if op.type == "Softmax":
         return -1
-    if op.type == "Reshape" and op.inputs[0].shape[-1:] == tensor.shape[-1:] and tensor.shape[-1:].is_fully_defined():
-        return _axis_of_shares(op.inputs[0]) and -1
+    if keeps_last_axis(op):
+        axis = _axis_of_shares(op.inputs[0])
+        return -1 if axis in (-1, op.inputs[0].shape.rank - 1) else None
     total = op.inputs[1].op if op.type == "RealDiv" else None
     if total is not None and total.type == "Sum" and total.inputs[0] is op.inputs[0] and total.get_attr("keep_dims"):
         axis = tf.get_static_value(total.inputs[1])

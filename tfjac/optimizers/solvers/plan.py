@@ -17,6 +17,7 @@ _MATRICES = {
     "schur": "the Schur complement",
     "schur_cg": "no matrix",
     "sparse": "JᵀJ, sparse",
+    "kronecker": "Kronecker factors of JᵀJ",
 }
 
 

@@ -18,6 +18,7 @@ kept. A batch whose predictions are certain has next to no curvature. So it does
 shown, and the batch allows a small part of Pg alone. λ changes with each step until that part is 1/20.
 """
 
+import math
 from collections.abc import Callable, Sequence
 
 import tensorflow as tf
@@ -32,6 +33,7 @@ from tfjac.optimizers.loop.records import Report, State
 from tfjac.optimizers.loop.step import take_step
 from tfjac.optimizers.solvers.base import Cost, Solve, Solved, Solver, System, finite_or_zeros
 from tfjac.optimizers.solvers.kronecker_block import KroneckerBlock, sides_of
+from tfjac.optimizers.solvers.plan import Plan
 from tfjac.optimizers.solvers.problem_sizes import ProblemSizes
 from tfjac.optimizers.statuses import Status
 from tfjac.types import Tensor
@@ -58,6 +60,10 @@ STIFFEST = 1e4
 """κ of a batch is no more."""
 
 
+LIVE = 2
+"""What is kept is held so many times while a step is taken: as it was, and as it will be."""
+
+
 class KroneckerMemory:
     """A and G of each weight, their inverses, and the step before.
 
@@ -81,11 +87,24 @@ class KroneckerMemory:
         self._steps = add("steps_with_factors", (), "int64")
 
     @classmethod
-    def of(cls, add: Callable, columns: Columns, batch: LinearModel) -> "KroneckerMemory":
-        """Return the memory for batches like the first one, a `LinearModel` with drawn rows."""
+    def of(cls, add: Callable, columns: Columns, batch: LinearModel, budget: float = math.inf) -> "KroneckerMemory":
+        """Return the memory for batches like the first one, a `LinearModel` with drawn rows, within so many bytes."""
         sides = [sides_of(factors) for factors in batch.jacobian.factors()]
         with eager_creation():
-            return cls(add, columns, batch.dtype, sides)
+            return cls(add, columns, batch.dtype, _within(budget / (LIVE * batch.dtype.size), sides))
+
+    def plan(self, sizes: ProblemSizes) -> Plan:
+        """Return the `Plan` of steps on batches of `ProblemSizes`; of operations, those that do not grow with them."""
+        with_factors = sum(isinstance(part, _Sides) for part in self._parts)
+        rest = len(self._parts) - with_factors
+        reason = f"data are new with each step, and {with_factors} variables have Kronecker factors"
+        memory = LIVE * self.dtype.size * sum(part.numbers for part in self._parts)
+        cost = Cost(float(memory), float(sum(part.operations for part in self._parts)), 0.0)
+        rows = None if sizes.rows is None else int(sizes.rows)
+        reason += f"; of {rest}, which have none or too large ones, a diagonal is kept" if rest else ""
+        dtype = "float64" if self.dtype == tf.float64 else "float32"
+        held = None if sizes.rows is None else int(sizes.held())
+        return Plan(rows, sizes.parameters, dtype, TwoDirections.name, reason, {TwoDirections.name: cost}, held)
 
     def take_step(
         self, objective: Objective, batch: LinearModel, state: State, method: Method, weight: Tensor, stayed: Tensor
@@ -158,6 +177,21 @@ class KroneckerMemory:
 def named(report: Report, method: Method, solver: Solver) -> Report:
     """Return the `Report` of a step by a `Solver`, as one of those that a `Method` may come to."""
     return report._replace(solver=tf.fill(tf.shape(report.solver), method.solver.names.index(solver.name)))
+
+
+def _within(numbers: float, sides: list) -> list:
+    """Return what `sides_of` returned for each variable, None for the largest until all have no more numbers."""
+    kept, taken = list(sides), 0
+    for k in sorted((k for k, form in enumerate(sides) if form), key=lambda k: numbers_of(sides[k])):
+        taken += numbers_of(sides[k])
+        kept[k] = sides[k] if taken <= numbers else None
+    return kept
+
+
+def numbers_of(form: tuple) -> int:
+    """Return of how many numbers A, G and their inverses are, for what `sides_of` returned."""
+    _, g, i, o = form
+    return 2 * g * (i * i + o * o)
 
 
 def _following(report: Report, allowed: Tensor) -> Tensor:
@@ -277,10 +311,17 @@ def _products(vectors: Sequence[Tensor], others: Sequence[Tensor] | None = None)
 
 
 class _Sides:
-    """A `[g,i,i]` and G `[g,o,o]` of one weight, and their damped inverses."""
+    """A `[g,i,i]` and G `[g,o,o]` of one weight, and their damped inverses.
+
+    Attributes:
+        numbers: how many are kept.
+        operations: multiply-adds of a product with the inverses, and of the inverses, spread over the steps.
+    """
 
     def __init__(self, add: Callable, name: str, form: tuple, dtype: tf.DType) -> None:
         self._layout, g, i, o = form
+        self.numbers = numbers_of(form)
+        self.operations = g * (i * i * o + i * o * o) + 4 * g * (i**3 + o**3) / (3 * REFRESHED)
         shapes = (g, i, i), (g, o, o)
         self._sides = [add(f"{which}_{name}", shape, dtype) for which, shape in zip(("inputs", "outputs"), shapes)]
         self._inverses = [
@@ -319,10 +360,10 @@ class _Sides:
 
 
 class _Diagonal:
-    """diag(JᵀJ) of one variable, `[size]`."""
+    """diag(JᵀJ) of one variable, `[size]`; attributes as of `_Sides`."""
 
     def __init__(self, add: Callable, name: str, size: int, dtype: tf.DType) -> None:
-        self._diagonal = add(f"diagonal_{name}", (size,), dtype)
+        self._diagonal, self.numbers, self.operations = add(f"diagonal_{name}", (size,), dtype), size, size
 
     def averaged(self, factors: list, kept: Tensor) -> Tensor:
         """Return the diagonal with that of a batch."""

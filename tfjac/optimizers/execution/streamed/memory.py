@@ -30,6 +30,7 @@ from tfjac.optimizers.loop.method import Method
 from tfjac.optimizers.loop.records import Report, State, chosen
 from tfjac.optimizers.loop.step import Restrictions, Step, take_step
 from tfjac.optimizers.solvers import ConjugateGradientSolver
+from tfjac.optimizers.solvers.plan import Plan
 from tfjac.optimizers.solvers.problem_sizes import ProblemSizes
 from tfjac.optimizers.statuses import Status
 from tfjac.types import Tensor
@@ -131,7 +132,7 @@ class AutoMemory:
         batch = objective.linearise(allowed)
         start = LinearisedObjective(objective, batch)
         sizes = ProblemSizes.of(batch, method.gram_dtype, method.scaling.is_one_number, allowed.budget)
-        if objective.is_shared or sizes.by_products:
+        if objective.is_shared or sizes.by_products or isinstance(self.model, KroneckerMemory):
             return take_step(start, state, method, restrictions)
         if self.model is None:
             with eager_creation():
@@ -162,15 +163,22 @@ class AutoMemory:
         return Step(state, report, sizes, batch.num_rows, tf.constant(False), state)
 
     def _drawn(self, objective: SummedObjective, method: Method) -> LinearModel | None:
-        """Return the linear model of a batch with drawn rows, if Kronecker factors are to be kept; None if not."""
+        """Return the linear model of a batch with drawn rows, if Kronecker factors are to be kept; None if not.
+
+        Nor are they where those rows are over the memory budget. Of what is left of it, factors take no more.
+        """
         if not self._wants_factors(objective, method):
             return None
         try:
             drawn = objective.linearise(AS_FACTORS._replace(drawn=self._steps.value.read_value()))
         except (ExamplesMix, NoForwardMode):
             return None
+        sizes = ProblemSizes.of(drawn, method.gram_dtype, method.scaling.is_one_number)
+        left = method.allowed().budget - (0.0 if sizes.rows is None else float(sizes.held()))
+        if left < 0:
+            return None
         if not isinstance(self.model, KroneckerMemory):
-            self.model = KroneckerMemory.of(self._add_late, objective.columns, drawn)
+            self.model = KroneckerMemory.of(self._add_late, objective.columns, drawn, left)
         return drawn
 
     def _step_with_factors(
@@ -198,6 +206,10 @@ class AutoMemory:
         self._note(objective, loss)
         sizes = ProblemSizes.of(drawn, method.gram_dtype, method.scaling.is_one_number, method.allowed().budget)
         return Step(state, report, sizes, drawn.num_rows, tf.constant(False), state)
+
+    def plan(self, sizes: ProblemSizes) -> Plan | None:
+        """Return the `Plan` of the steps on batches of `ProblemSizes` with Kronecker factors; None without these."""
+        return self.model.plan(sizes) if isinstance(self.model, KroneckerMemory) else None
 
     def _stayed(self, objective: SummedObjective) -> Tensor:
         """Return whether the variables are where the last step left them, a scalar bool."""
