@@ -72,13 +72,15 @@ def test_a_minimisation_has_not_converged_while_it_gains():
 
     Steps that learn the curvature of the residuals get there in that time.
     """
-    gains = {}
-    for learns in (False, True):
+
+    def after_250_steps(learns):
         model, (x, y) = network(2), noisy(2)
         damping = TrustRegionDamping(residual_curvature=learns)
         result = least_squares(lambda: model(x) - y, model.trainable_variables, max_steps=250, damping=damping)
-        gains[result.success] = gain_of_further_steps(flat(model), x, y)
-    assert gains[False] > 0.01 > gains[True]
+        return result.success, gain_of_further_steps(flat(model), x, y)
+
+    (alone, left), (with_curvature, rest) = after_250_steps(False), after_250_steps(True)
+    assert not alone and with_curvature and left > 0.01 > rest
 
 
 def test_stretches_against_a_loop():
