@@ -265,14 +265,14 @@ def test_a_recurrent_network_learns_in_a_tenth_of_the_epochs_of_adam(monkeypatch
     """7,278 weights, an embedding among them, 30 classes at 16 places: the symbol before."""
     monkeypatch.undo()
     x = np.random.default_rng(0).integers(0, 30, (256, 16))
-    losses = {}
+    losses = []
     for optimizer in (LevenbergMarquardt(), keras.optimizers.Adam(3e-3)):
         keras.utils.set_random_seed(0)
         parts = [layers.Embedding(30, 24), layers.GRU(32, return_sequences=True), layers.Dense(30)]
         model = keras.Sequential([layers.Input((16,)), *parts])
         model.compile(optimizer, keras.losses.SparseCategoricalCrossentropy(from_logits=True), jit_compile=False)
-        losses[optimizer.name] = model.fit(x, np.roll(x, 1, 1), epochs=6, verbose=0).history["loss"][-1]
-    assert losses["levenberg_marquardt"] < 0.5 * losses["adam"]
+        losses.append(model.fit(x, np.roll(x, 1, 1), epochs=6, verbose=0).history["loss"][-1])
+    assert losses[0] < 0.5 * losses[1]
 
 
 def test_half_a_million_weights_and_several_outputs(monkeypatch):

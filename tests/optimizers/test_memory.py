@@ -11,7 +11,7 @@ from tfjac.optimizers import LevenbergMarquardt
 layers = keras.layers
 keras.utils.set_random_seed(0)
 model = keras.Sequential([layers.Input((784,)), *[layers.Dense(1024, "tanh") for _ in range(2)], layers.Dense(10)])
-optimizer = LevenbergMarquardt()
+optimizer = LevenbergMarquardt(memory=None)
 model.compile(optimizer=optimizer, loss="mse")
 x = np.random.default_rng(0).normal(size=(100, 784)).astype("float32")
 y = np.eye(10, dtype="float32")[np.arange(100) % 10]
