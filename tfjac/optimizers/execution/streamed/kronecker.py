@@ -135,10 +135,8 @@ class KroneckerMemory:
         last = self._last.value.read_value() * tf.cast(stayed, self.dtype)
         solver = TwoDirections(precondition, diagonal, last, damping, self._stiffness.value.read_value(), kept)
         with_factors = method._replace(solver=solver, damping=NielsenDamping(), acceleration=None, gram_dtype=None)
-        start, before = (
-            State((damping, 2 * tf.ones_like(damping)), state.scaling),
-            objective.position(objective.values()),
-        )
+        start = State((damping, 2 * tf.ones_like(damping)), state.scaling)
+        before = objective.position(objective.values())
         report = take_step(LinearisedObjective(objective, batch), start, with_factors).report
         report = named(report, method, solver)
         moved = objective.position(objective.values()) - before
@@ -279,13 +277,11 @@ class _Plane(System):
 
     def _coordinates(self, damping: Tensor) -> tuple[Tensor, Tensor]:
         """Return α and μ: those that minimise the damped model, within their bounds."""
-        own, mixed, other = (c + damping * s for c, s in zip(self._curvature, self._squares))
+        own, mixed, other = matrix = [c + damping * s for c, s in zip(self._curvature, self._squares)]
         slope, slope_of_last = self.slopes
-        determinant = own * other - mixed * mixed
-        both = (other > 0) & (determinant > 1e-6 * own * other)
         divide = tf.math.divide_no_nan
-        first = divide(mixed * slope_of_last - other * slope, tf.where(both, determinant, tf.ones_like(own)))
-        first = tf.minimum(tf.where(both, first, -divide(slope, own)), self.most)
+        first, _, both = _solved(matrix, [-slope, -slope_of_last])
+        first = tf.minimum(first, self.most)
         best = tf.where(both, -divide(slope_of_last + first * mixed, other), tf.zeros_like(own))
         second = tf.clip_by_value(best, 0.0, MOST_MOMENTUM)
         alone = tf.clip_by_value(-divide(slope + second * mixed, own), 0.0, self.most)
@@ -293,15 +289,25 @@ class _Plane(System):
 
     def quadratic(self, step: Tensor) -> Tensor:
         """Return pᵀ(JᵀJ + Λ)p of a step in the plane, a scalar: its coordinates follow from two products."""
-        own, mixed, other = self._squares
-        on = [tf.tensordot(each, step, 1) for each in self._directions]
-        determinant, divide = own * other - mixed * mixed, tf.math.divide_no_nan
-        both = (other > 0) & (determinant > 1e-6 * own * other)
-        determinant = tf.where(both, determinant, tf.ones_like(own))
-        first = tf.where(both, divide(other * on[0] - mixed * on[1], determinant), divide(on[0], own))
-        second = tf.where(both, divide(own * on[1] - mixed * on[0], determinant), tf.zeros_like(own))
+        first, second, _ = _solved(self._squares, [tf.tensordot(each, step, 1) for each in self._directions])
         curvature = self._curvature
         return first**2 * curvature[0] + 2 * first * second * curvature[1] + second**2 * curvature[2]
+
+
+def _solved(matrix: Sequence[Tensor], right: Sequence[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+    """Return x of a symmetric 2 × 2 system, and whether both directions count: of parallel ones the first does.
+
+    Args:
+        matrix: its elements as `_products` returns them.
+        right: two scalars.
+    """
+    own, mixed, other = matrix
+    determinant, divide = own * other - mixed * mixed, tf.math.divide_no_nan
+    both = (other > 0) & (determinant > 1e-6 * own * other)
+    determinant = tf.where(both, determinant, tf.ones_like(own))
+    first = tf.where(both, divide(other * right[0] - mixed * right[1], determinant), divide(right[0], own))
+    second = tf.where(both, divide(own * right[1] - mixed * right[0], determinant), tf.zeros_like(own))
+    return first, second, both
 
 
 def _products(vectors: Sequence[Tensor], others: Sequence[Tensor] | None = None) -> list[Tensor]:

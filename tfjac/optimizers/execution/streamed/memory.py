@@ -10,8 +10,8 @@ with what was seen: N = max(2p, 300, seen/10). A batch with as many residuals is
 *How far.* λ is never less than the mean over examples of ‖√d Jₙ‖², the squared norm of what one example says about the
 weights. So one example alone, if it is like the average, moves its output half of the way at most. Less damping fits a
 batch better, and all other data worse: weights that a batch does not determine go far. For losses that are no sums of
-squares it is six times that, but where curvature alone is remembered: the curvature of cross-entropies vanishes
-where predictions are certain, and with less λ their test losses are ruined.
+squares it is six times that: the curvature of cross-entropies vanishes where predictions are certain, and with less λ
+their test losses are ruined. Kronecker factors have other rules, see `kronecker.py`.
 """
 
 from collections.abc import Callable
