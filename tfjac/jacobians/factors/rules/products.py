@@ -93,6 +93,10 @@ def product_factor(
         raise NoFactor("an axis occurs in only one of the tensors")
     a = _arranged(x, x_labels, [groups["t"], groups["g"], groups["i"]], lead=1)
     d = _arranged(cotangent, z_labels, [groups["t"], groups["g"], groups["o"]], lead=2)
+    g, i, o = (product([sizes[label] for label in groups[name]]) for name in "gio")
+    for tensor, of_weight in ((a, [g, i]), (d, [g, o])):  # of data whose shape is computed it is not known
+        known = [size if isinstance(size, int) else None for size in of_weight]
+        tensor.set_shape(tensor.shape[:-2] + known)
     return _in_order_of_weight(a, d, groups, sizes)
 
 
