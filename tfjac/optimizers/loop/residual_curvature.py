@@ -28,7 +28,7 @@ from tfjac.optimizers.loop.options import Settings
 from tfjac.optimizers.loop.records import Point
 from tfjac.optimizers.solvers import AutoSolver, CholeskySolver, QRSolver
 from tfjac.optimizers.solvers.auto import SMALL
-from tfjac.optimizers.solvers.base import System
+from tfjac.optimizers.solvers.base import System, dot
 from tfjac.types import Tensor
 
 MARGIN = 2
@@ -95,15 +95,15 @@ class Secant(NamedTuple):
         step, gradient = self.step, model.gradient()
         change = gradient - self.gradient
         curved = change - (self.product + product_of(model, step)) / 2
-        known = _dot(step, tf.linalg.matvec(self.matrix, step))
-        size = tf.where(tf.equal(known, 0), tf.ones_like(known), tf.abs(_dot(step, curved)) / tf.abs(known))
+        known = dot(step, tf.linalg.matvec(self.matrix, step))
+        size = tf.where(tf.equal(known, 0), tf.ones_like(known), tf.abs(dot(step, curved)) / tf.abs(known))
         matrix = tf.minimum(size, 1) * self.matrix
-        along = _dot(change, step)
+        along = dot(change, step)
         least = PARALLEL * scaled_norm(step, metric) * scaled_norm(change, 1 / metric)
         weight = change * (tf.minimum(tf.abs(along) / least, 1) / along)
         off = curved - tf.linalg.matvec(matrix, step)
         outer = off[:, None] * weight
-        matrix += outer + tf.transpose(outer) - _dot(off, step) * weight[:, None] * weight
+        matrix += outer + tf.transpose(outer) - dot(off, step) * weight[:, None] * weight
         kept, sound = tf.reduce_any(tf.not_equal(step, 0)), tf.reduce_all(tf.math.is_finite(matrix))
         matrix = tf.where(kept, tf.where(sound, matrix, tf.zeros_like(matrix)), self.matrix)
         zeros = tf.zeros_like(step)
@@ -164,7 +164,7 @@ class Curved:
             reduction: scalar, by how much it lowered the cost.
             attempts: scalar int32, how many it took.
         """
-        predicted, curvature = self._plain.reduction(step), _dot(step, tf.linalg.matvec(self._curvature, step))
+        predicted, curvature = self._plain.reduction(step), dot(step, tf.linalg.matvec(self._curvature, step))
         plain, curved = tf.abs(reduction - predicted), tf.abs(reduction - predicted + curvature / 2)
         better = tf.where(self._used & tf.equal(attempts, 1), MARGIN * plain >= curved, MARGIN * curved < plain)
         kept = tf.reduce_any(tf.not_equal(step, 0))
@@ -175,7 +175,3 @@ class Curved:
 def product_of(model: LinearModel, vector: Tensor) -> Tensor:
     """Return H v `[p]` of a `LinearModel`."""
     return model.curvature(vector) + model.prior.precision * vector
-
-
-def _dot(one: Tensor, other: Tensor) -> Tensor:
-    return tf.tensordot(one, other, 1)

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from tfjac.ops import damped_solve
 from tfjac.optimizers.contracts import LinearModel
-from tfjac.optimizers.solvers.base import Cost, Solve, Solved, Solver, System, least_damping
+from tfjac.optimizers.solvers.base import Cost, Solve, Solved, Solver, System, dot, least_damping
 from tfjac.optimizers.solvers.effective_parameters import of_gram
 from tfjac.optimizers.solvers.problem_sizes import ProblemSizes
 from tfjac.types import Tensor
@@ -90,4 +90,4 @@ class NormalSystem(System):
         return of_gram(self.matrix, self.precision)
 
     def quadratic(self, step: Tensor) -> Tensor:
-        return tf.tensordot(step, tf.linalg.matvec(self.matrix, step), 1)
+        return dot(step, tf.linalg.matvec(self.matrix, step))

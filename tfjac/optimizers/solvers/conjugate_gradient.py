@@ -6,7 +6,7 @@ import tensorflow as tf
 from tfjac.arguments import choice, positive, positive_integer
 from tfjac.graph import while_loop
 from tfjac.optimizers.contracts import LinearModel
-from tfjac.optimizers.solvers.base import Cost, ProductSystem, Solve, Solved, Solver, System, finite_or_zeros
+from tfjac.optimizers.solvers.base import Cost, ProductSystem, Solve, Solved, Solver, System, dot, finite_or_zeros
 from tfjac.optimizers.solvers.kronecker_block import has_kronecker_factors
 from tfjac.optimizers.solvers.preconditioners import KINDS, Preconditioner, Product
 from tfjac.optimizers.solvers.problem_sizes import ProblemSizes
@@ -112,7 +112,7 @@ def conjugate_gradients(
         tolerance, max_iterations: as of `ConjugateGradientSolver`.
     """
     first = precondition(right)
-    energy = tf.tensordot(right, first, 1)
+    energy = dot(right, first)
     limit = forcing_term(tolerance, energy, square) ** 2 * energy
 
     def unfinished(count: Tensor, step: Tensor, residual: Tensor, direction: Tensor, energy: Tensor) -> Tensor:
@@ -120,10 +120,10 @@ def conjugate_gradients(
 
     def iterate(count: Tensor, step: Tensor, residual: Tensor, direction: Tensor, energy: Tensor) -> tuple:
         image = product(direction)
-        length = energy / tf.tensordot(direction, image, 1)
+        length = energy / dot(direction, image)
         step, residual = step + length * direction, residual - length * image
         preconditioned = precondition(residual)
-        new_energy = tf.tensordot(residual, preconditioned, 1)
+        new_energy = dot(residual, preconditioned)
         return count + 1, step, residual, preconditioned + new_energy / energy * direction, new_energy
 
     start = (tf.constant(0), tf.zeros_like(first), right, first, energy)

@@ -8,7 +8,7 @@ import tensorflow as tf
 from tfjac.arguments import positive, positive_integer
 from tfjac.graph import while_loop
 from tfjac.optimizers.contracts import LinearModel
-from tfjac.optimizers.solvers.base import Cost, ProductSystem, Solve, Solved, Solver, System, finite_or_zeros
+from tfjac.optimizers.solvers.base import Cost, ProductSystem, Solve, Solved, Solver, System, dot, finite_or_zeros
 from tfjac.optimizers.solvers.conjugate_gradient import ITERATIONS, forcing_term
 from tfjac.optimizers.solvers.problem_sizes import ProblemSizes
 from tfjac.types import Config, Tensor
@@ -84,7 +84,7 @@ class _Bidiagonalised(ProductSystem):
 
         def iterate(state: "_State", energies: Tensor) -> tuple:
             state = _next(rows, state)
-            return state, tf.concat([[tf.tensordot(pull, state.x, 1)], energies[:-1]], axis=0)
+            return state, tf.concat([[dot(pull, state.x)], energies[:-1]], axis=0)
 
         energies = tf.zeros([DELAY + 1], state.zeta.dtype)  # −gᵀp of the last iterates, the latest first
         return while_loop(unfinished, iterate, (state, energies))[0].x

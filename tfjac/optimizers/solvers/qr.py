@@ -5,7 +5,7 @@ import tensorflow as tf
 
 from tfjac.ops import damped_solve
 from tfjac.optimizers.contracts import LinearModel
-from tfjac.optimizers.solvers.base import Cost, Solve, Solved, Solver, System, finite_or_zeros, least_damping
+from tfjac.optimizers.solvers.base import Cost, Solve, Solved, Solver, System, dot, finite_or_zeros, least_damping
 from tfjac.optimizers.solvers.effective_parameters import of_rows
 from tfjac.optimizers.solvers.problem_sizes import ProblemSizes
 from tfjac.types import Tensor
@@ -90,7 +90,7 @@ class _Squared(System):
         return solve
 
     def quadratic(self, step: Tensor) -> Tensor:
-        by_matrix = tf.tensordot(step, tf.linalg.matvec(self.matrix, step), 1)
+        by_matrix = dot(step, tf.linalg.matvec(self.matrix, step))
         return tf.where(self._changed, by_matrix, self._rows.quadratic(step))
 
 

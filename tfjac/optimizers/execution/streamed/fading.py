@@ -23,6 +23,7 @@ from tfjac.optimizers.execution.streamed.recalling import BatchMemory, Recalling
 from tfjac.optimizers.execution.streamed.sums import Equations
 from tfjac.optimizers.linear_model import Linearisation
 from tfjac.optimizers.solvers import CholeskySolver
+from tfjac.optimizers.solvers.base import dot
 from tfjac.types import Tensor
 
 WINDOW_PER_WEIGHT, LEAST_WINDOW, SHARE_OF_SEEN = 2.0, 300.0, 0.1
@@ -66,7 +67,7 @@ class FadingModel(BatchMemory):
 
         def quadratic(step: Tensor) -> Tensor:
             step = tf.cast(step, self.dtype)
-            return tf.tensordot(step, gradient + tf.linalg.matvec(gram, step) / 2, 1)
+            return dot(step, gradient + tf.linalg.matvec(gram, step) / 2)
 
         both = {self.dtype: (own_gram + gram, own_gradient + gradient)}
         return RecallingObjective(objective, RecallingLinearisation(batch, gram, gradient, both), quadratic), diagonal

@@ -31,7 +31,7 @@ from tfjac.optimizers.execution.streamed.recalling import LinearisedObjective, a
 from tfjac.optimizers.loop.method import Method
 from tfjac.optimizers.loop.records import Report, State
 from tfjac.optimizers.loop.step import take_step
-from tfjac.optimizers.solvers.base import Cost, Solve, Solved, Solver, System, finite_or_zeros
+from tfjac.optimizers.solvers.base import Cost, Solve, Solved, Solver, System, dot, finite_or_zeros
 from tfjac.optimizers.solvers.kronecker_block import KroneckerBlock, sides_of
 from tfjac.optimizers.solvers.plan import Plan
 from tfjac.optimizers.solvers.problem_sizes import ProblemSizes
@@ -262,7 +262,7 @@ class _Plane(System):
         rows, weighed = _products(images), _products(directions, [prior.precision * each for each in directions])
         self._curvature = rows if prior.is_zero else [one + two for one, two in zip(rows, weighed)]
         self._squares = _products(directions)
-        self.slopes = [tf.tensordot(gradient, each, 1) for each in directions]
+        self.slopes = [dot(gradient, each) for each in directions]
 
     def stiffness(self, damping: Tensor) -> Tensor:
         """Return the damped curvature along the first direction, a scalar."""
@@ -289,7 +289,7 @@ class _Plane(System):
 
     def quadratic(self, step: Tensor) -> Tensor:
         """Return pᵀ(JᵀJ + Λ)p of a step in the plane, a scalar: its coordinates follow from two products."""
-        first, second, _ = _solved(self._squares, [tf.tensordot(each, step, 1) for each in self._directions])
+        first, second, _ = _solved(self._squares, [dot(each, step) for each in self._directions])
         curvature = self._curvature
         return first**2 * curvature[0] + 2 * first * second * curvature[1] + second**2 * curvature[2]
 
@@ -313,7 +313,7 @@ def _solved(matrix: Sequence[Tensor], right: Sequence[Tensor]) -> tuple[Tensor, 
 def _products(vectors: Sequence[Tensor], others: Sequence[Tensor] | None = None) -> list[Tensor]:
     """Return the products of two vectors: of the first with itself, of both, and of the second with itself."""
     others = vectors if others is None else others
-    return [tf.tensordot(vectors[j], others[k], 1) for j, k in ((0, 0), (0, 1), (1, 1))]
+    return [dot(vectors[j], others[k]) for j, k in ((0, 0), (0, 1), (1, 1))]
 
 
 class _Sides:

@@ -25,6 +25,7 @@ from tfjac.optimizers.execution.streamed.recalling import BatchMemory, Recalling
 from tfjac.optimizers.linear_model import Linearisation
 from tfjac.optimizers.linear_model.stacked import StackedJacobian
 from tfjac.optimizers.solvers import KernelSolver
+from tfjac.optimizers.solvers.base import dot
 from tfjac.types import Tensor
 
 MOST_NUMBERS = 2**24
@@ -217,7 +218,7 @@ class RecallingRows(Linearisation):
         step = tf.cast(step, self._scale.dtype)
         along = self.window.is_old * self._jacobian.matvec(step)
         rows, prior = self._scale * tf.reduce_sum(along * (self.window.residual + along / 2)), self._batch.prior
-        return rows + self._others * (tf.tensordot(prior.gradient, step, 1) + prior.quadratic(step) / 2)
+        return rows + self._others * (dot(prior.gradient, step) + prior.quadratic(step) / 2)
 
 
 class WithKernel(StackedJacobian):
