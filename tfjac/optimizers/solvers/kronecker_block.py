@@ -1,4 +1,4 @@
-"""JᵀJ of one variable as a Kronecker product, and what stands for its damped inverse."""
+"""JᵀJ of one variable as a Kronecker product, or by its diagonal, and what stands for the damped inverse."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -51,8 +51,8 @@ class KroneckerBlock(NamedTuple):
         return tf.reshape(tf.einsum(f"gi,go->{self.layout}", *sides), [-1])
 
     def inverses(self, mass: Tensor) -> list[Tensor]:
-        """Return (A + π√m·I)⁻¹ and (G + √m/π·I)⁻¹ for a scalar m; π² = (tr A / i) / (tr G / o) shares it out evenly."""
-        root = tf.sqrt(mass)
+        """Return (A + π√m·I)⁻¹ and (G + √m/π·I)⁻¹, m the mean mass; π² = (tr A / i) / (tr G / o) shares it out."""
+        root = tf.sqrt(tf.reduce_mean(mass))
         size = [tf.linalg.trace(side) / side.shape[-1] for side in (self.left, self.right)]
         share = tf.sqrt(tf.math.divide_no_nan(*size))
         share = tf.where((share > 0) & tf.math.is_finite(share), share, tf.ones_like(share))
@@ -68,6 +68,37 @@ class KroneckerBlock(NamedTuple):
         blocks = tf.reshape(vector, [sizes[axis] for axis in self.layout])
         blocks = tf.matmul(tf.matmul(left, tf.einsum(f"{self.layout}->gio", blocks)), right)
         return tf.reshape(tf.einsum(f"gio->{self.layout}", blocks), [-1])
+
+
+class DiagonalBlock(NamedTuple):
+    """diag(JᵀJ) of one variable in place of JᵀJ; methods as of `KroneckerBlock`.
+
+    Attributes:
+        values: `[size]`.
+    """
+
+    values: tf.Tensor
+
+    @classmethod
+    def of(cls, factors: Sequence[Any]) -> "DiagonalBlock":
+        """Return the block of a list of `Factor` of one variable."""
+        return cls(tf.add_n([factor.squared_column_norms() for factor in factors]))
+
+    def trace(self) -> Tensor:
+        """Return the sum of all values, a scalar."""
+        return tf.reduce_sum(self.values)
+
+    def diagonal(self) -> Tensor:
+        """Return the values, `[size]`."""
+        return self.values
+
+    def inverses(self, mass: Tensor) -> list[Tensor]:
+        """Return 1 / (values + mass), `[size]`, for a scalar or a vector `[size]`."""
+        return [1 / (self.values + mass)]
+
+    def multiplied(self, inverses: Sequence[Tensor], vector: Tensor) -> Tensor:
+        """Return the product of what `inverses` returned with a vector `[size]`."""
+        return inverses[0] * vector
 
 
 def inverse(matrix: Tensor) -> Tensor:

@@ -20,6 +20,7 @@ shown, and the batch allows a small part of Pg alone. λ changes with each step 
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import tensorflow as tf
 
@@ -32,7 +33,7 @@ from tfjac.optimizers.loop.method import Method
 from tfjac.optimizers.loop.records import Report, State
 from tfjac.optimizers.loop.step import take_step
 from tfjac.optimizers.solvers.base import Cost, Solve, Solved, Solver, System, finite_or_zeros
-from tfjac.optimizers.solvers.kronecker_block import KroneckerBlock, sides_of
+from tfjac.optimizers.solvers.kronecker_block import DiagonalBlock, KroneckerBlock, sides_of
 from tfjac.optimizers.solvers.plan import Plan
 from tfjac.optimizers.solvers.problem_sizes import ProblemSizes
 from tfjac.optimizers.statuses import Status
@@ -76,7 +77,7 @@ class KroneckerMemory:
 
     def __init__(self, add: Callable, columns: Columns, dtype: tf.DType, sides: list) -> None:
         self._columns, self.dtype = columns, dtype
-        self._parts = [
+        self._parts: list[Any] = [
             _Diagonal(add, f"{k}", size, dtype) if form is None else _Sides(add, f"{k}", form, dtype)
             for k, (form, size) in enumerate(zip(sides, columns.sizes))
         ]
@@ -125,13 +126,13 @@ class KroneckerMemory:
         curvature = [part.averaged(each, kept) for part, each in zip(self._parts, factors)]
         damping, largest = self._damping_now(curvature, objective.sums_squares)
         is_due = tf.equal(steps % REFRESHED, 0) | (steps < REFRESHED)
-        inverses = [part.inverses(each, damping, is_due) for part, each in zip(self._parts, curvature)]
+        inverses = [part.inverses(block, damping, is_due) for part, block in zip(self._parts, curvature)]
 
         def precondition(gradient: Tensor) -> Tensor:
-            pairs = zip(self._parts, inverses, tf.split(gradient, sizes))
-            return tf.concat([part.multiplied(inverse, each) for part, inverse, each in pairs], axis=0)
+            pairs = zip(curvature, inverses, tf.split(gradient, sizes))
+            return tf.concat([block.multiplied(inverse, each) for block, inverse, each in pairs], axis=0)
 
-        diagonal = tf.concat([part.diagonal(each) for part, each in zip(self._parts, curvature)], axis=0)
+        diagonal = tf.concat([block.diagonal() for block in curvature], axis=0)
         last = self._last.value.read_value() * tf.cast(stayed, self.dtype)
         solver = TwoDirections(precondition, diagonal, last, damping, self._stiffness.value.read_value(), kept)
         with_factors = method._replace(solver=solver, damping=NielsenDamping(), acceleration=None, gram_dtype=None)
@@ -146,8 +147,8 @@ class KroneckerMemory:
         following = _following(report, solver.allowed)
 
         def keep() -> Tensor:
-            for part, average, inverse in zip(self._parts, curvature, inverses):
-                part.keep(average, inverse)
+            for part, block, inverse in zip(self._parts, curvature, inverses):
+                part.keep(block, inverse)
             for variable, value in (
                 (self._last, moved),
                 (self._damping, following),
@@ -165,8 +166,8 @@ class KroneckerMemory:
 
     def _damping_now(self, curvature: list, sums_squares: bool) -> tuple[Tensor, Tensor]:
         """Return λ, and the largest mean of diag(JᵀJ) so far."""
-        traces = [part.trace(each) for part, each in zip(self._parts, curvature)]
-        mean, before = tf.add_n(traces) / self._columns.total, self._largest.value.read_value()
+        mean = tf.add_n([block.trace() for block in curvature]) / self._columns.total
+        before = self._largest.value.read_value()
         largest, damping = tf.maximum(FORGETS_LARGEST * before, mean), self._damping.value.read_value()
         damping = tf.where(damping > 0, damping, mean)
         return damping if sums_squares else tf.maximum(damping, LEAST * largest), largest
@@ -347,18 +348,6 @@ class _Sides:
             is_due, lambda: block.inverses(damping), lambda: [side.value.read_value() for side in self._inverses]
         )
 
-    def multiplied(self, inverses: list[Tensor], vector: Tensor) -> Tensor:
-        """Return the product of inverses with a vector `[size]`."""
-        return KroneckerBlock(inverses[0], inverses[1], self._layout).multiplied(inverses, vector)
-
-    def trace(self, block: KroneckerBlock) -> Tensor:
-        """Return the trace, a scalar."""
-        return block.trace()
-
-    def diagonal(self, block: KroneckerBlock) -> Tensor:
-        """Return the diagonal, `[size]`."""
-        return block.diagonal()
-
     def keep(self, block: KroneckerBlock, inverses: list[Tensor]) -> None:
         """Assign all."""
         for variable, value in zip((*self._sides, *self._inverses), (block.left, block.right, *inverses)):
@@ -371,28 +360,15 @@ class _Diagonal:
     def __init__(self, add: Callable, name: str, size: int, dtype: tf.DType) -> None:
         self._diagonal, self.numbers, self.operations = add(f"diagonal_{name}", (size,), dtype), size, size
 
-    def averaged(self, factors: list, kept: Tensor) -> Tensor:
-        """Return the diagonal with that of a batch."""
+    def averaged(self, factors: list, kept: Tensor) -> DiagonalBlock:
+        """Return the `DiagonalBlock` with that of a batch."""
         old = self._diagonal.value.read_value()
-        new = [each.squared_column_norms() for each in factors]
-        return kept * old + (1 - kept) * tf.add_n(new) if new else old
+        return DiagonalBlock(kept * old + (1 - kept) * DiagonalBlock.of(factors).values if factors else old)
 
-    def inverses(self, diagonal: Tensor, damping: Tensor, is_due: Tensor) -> Tensor:
-        """Return the damped inverse."""
-        return 1 / (diagonal + damping)
+    def inverses(self, block: DiagonalBlock, damping: Tensor, is_due: Tensor) -> list[Tensor]:
+        """Return the inverse of a `DiagonalBlock`."""
+        return block.inverses(damping)
 
-    def multiplied(self, inverse: Tensor, vector: Tensor) -> Tensor:
-        """Return the product with a vector `[size]`."""
-        return inverse * vector
-
-    def trace(self, diagonal: Tensor) -> Tensor:
-        """Return the trace, a scalar."""
-        return tf.reduce_sum(diagonal)
-
-    def diagonal(self, diagonal: Tensor) -> Tensor:
-        """Return the diagonal."""
-        return diagonal
-
-    def keep(self, diagonal: Tensor, inverse: Tensor) -> None:
-        """Assign it."""
-        self._diagonal.value.assign(diagonal)
+    def keep(self, block: DiagonalBlock, inverses: list[Tensor]) -> None:
+        """Assign the diagonal."""
+        self._diagonal.value.assign(block.values)
