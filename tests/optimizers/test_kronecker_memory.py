@@ -249,15 +249,6 @@ def test_another_scaling_keeps_rows():
     assert streams(model) and isinstance(model.optimizer._memory.model, RowModel)
 
 
-def test_examples_that_mix_have_no_factors():
-    keras.utils.set_random_seed(1)
-    model = keras.Sequential([layers.Input((4,)), layers.Dense(6), layers.BatchNormalization(), layers.Dense(2)])
-    model.compile(LevenbergMarquardt(), loss="mse")
-    with pytest.warns(UserWarning, match="moving statistics"):
-        history = model.fit(X, Y[:, :2], epochs=4, verbose=0).history["loss"]
-    assert history[-1] < history[0] and not isinstance(model.optimizer._memory.model, KroneckerMemory)
-
-
 # ------------------------------------------------------------------------ at real size
 
 

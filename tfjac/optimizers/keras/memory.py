@@ -18,6 +18,7 @@ from tfjac.optimizers.execution.streamed.recalling import BatchMemory
 from tfjac.optimizers.execution.streamed.rows import RowModel
 from tfjac.optimizers.execution.streamed.windows import Windows
 from tfjac.optimizers.keras.arguments import REMEMBERED_WITHOUT_CONSTRAINTS, refuse_constraints
+from tfjac.optimizers.linear_model.forms_of_blocks import examples_mix
 from tfjac.optimizers.loop.acceleration import AutoAcceleration
 from tfjac.optimizers.loop.method import Method
 from tfjac.optimizers.memory_budget import bytes_in_words, bytes_of
@@ -39,7 +40,7 @@ MOST_WITH_ROWS, WINDOW = 200_000, 512
 """Up to so many weights "auto" keeps rows of J, and how many rows."""
 
 MOST_OUTPUTS, MOST_CLASSES = 4, 1
-"""Up to so many outputs of squares, or of other losses, rows are kept; of more, Kronecker factors."""
+"""Up to so many outputs of squares, or of other losses, rows are kept if examples are apart, else Kronecker factors."""
 
 
 class MemoryOptions(NamedTuple):
@@ -202,10 +203,10 @@ def _wants_factors(objective: Any, method: Method) -> bool:
     if not isinstance(method.solver, AutoSolver) or type(objective) is not LocalObjective:
         return False
     total, outputs = objective.columns.total, _outputs_of(objective)
-    few = total <= SMALL or (
-        outputs <= (MOST_OUTPUTS if objective.sums_squares else MOST_CLASSES) and total <= MOST_WITH_ROWS
-    )
-    return isinstance(method.scaling, IdentityScaling) and not few
+    if total <= SMALL or not isinstance(method.scaling, IdentityScaling):
+        return False
+    few = outputs <= (MOST_OUTPUTS if objective.sums_squares else MOST_CLASSES) and total <= MOST_WITH_ROWS
+    return not few or any(examples_mix(tensor, objective.variables) for tensor, _ in objective.rows)
 
 
 def _outputs_of(objective: Any) -> float:
