@@ -12,13 +12,13 @@ from tfjac.arguments import described_value
 from tfjac.graph import as_tf_variable
 from tfjac.optimizers.columns import Columns
 from tfjac.optimizers.damping.scaling import IdentityScaling
+from tfjac.optimizers.execution.replicas.replicated_objective import ReplicatedObjective
 from tfjac.optimizers.execution.streamed.fading import FadingModel
 from tfjac.optimizers.execution.streamed.memory import AutoMemory, Memory
 from tfjac.optimizers.execution.streamed.recalling import BatchMemory
 from tfjac.optimizers.execution.streamed.rows import RowModel
 from tfjac.optimizers.execution.streamed.windows import Windows
 from tfjac.optimizers.keras.arguments import REMEMBERED_WITHOUT_CONSTRAINTS, refuse_constraints
-from tfjac.optimizers.linear_model.forms_of_blocks import examples_mix
 from tfjac.optimizers.loop.acceleration import AutoAcceleration
 from tfjac.optimizers.loop.method import Method
 from tfjac.optimizers.memory_budget import bytes_in_words, bytes_of
@@ -200,19 +200,19 @@ def _chosen(add: Callable, columns: Columns, dtype: Any, may_keep_rows: bool, ob
 
 def _wants_factors(objective: Any, method: Method) -> bool:
     """Return whether Kronecker factors are to be kept of an `Objective`, where it has them."""
-    if not isinstance(method.solver, AutoSolver) or type(objective) is not LocalObjective:
+    if not isinstance(method.solver, AutoSolver) or type(objective) not in (LocalObjective, ReplicatedObjective):
         return False
     total, outputs = objective.columns.total, _outputs_of(objective)
     if total <= SMALL or not isinstance(method.scaling, IdentityScaling):
         return False
     few = outputs <= (MOST_OUTPUTS if objective.sums_squares else MOST_CLASSES) and total <= MOST_WITH_ROWS
-    return not few or any(examples_mix(tensor, objective.variables) for tensor, _ in objective.rows)
+    return not few or objective.examples_mix()
 
 
 def _outputs_of(objective: Any) -> float:
     """Return how many residuals an example has; infinity where the graph leaves it open."""
     sizes = [tensor.shape[1:].num_elements() for tensor, _ in objective.rows]
-    return np.inf if None in sizes else sum(sizes)
+    return np.inf if None in sizes else sum(sizes) / objective.num_parts
 
 
 def _keeps_gram(parameters: int, outputs: float) -> bool:

@@ -12,7 +12,13 @@ from tfjac.graph import as_tf_variable, replay, stays, verified
 from tfjac.optimizers.columns import Columns
 from tfjac.optimizers.conditions.coordinates import positions_of, sources_of
 from tfjac.optimizers.contracts import AS_FACTORS, Allowed, LinearModel, SummedObjective
-from tfjac.optimizers.linear_model import Linearisation, VerifiedLinearisation, stacked_jacobian, stacked_rows
+from tfjac.optimizers.linear_model import (
+    Linearisation,
+    VerifiedLinearisation,
+    examples_mix,
+    stacked_jacobian,
+    stacked_rows,
+)
 from tfjac.optimizers.variables import variable_name
 from tfjac.types import Tensor, Variable
 
@@ -78,6 +84,10 @@ class LocalObjective(SummedObjective):
         names = [variable_name(variable) for variable in self.variables]
         magnitude = tf.norm([tf.norm(residual), *(term.magnitude() for term in self.terms)])
         return VerifiedLinearisation(jacobian, residual, self.prior, self.gradients, names, magnitude)
+
+    def examples_mix(self) -> bool:
+        """Return whether residuals of an example depend on other examples, or may do so."""
+        return any(examples_mix(tensor, self._sources) for tensor, _ in self.rows)
 
     def places_of_rows(self) -> Tensor:
         """Return where each row of J is among the elements of all residuals, tensor by tensor: `[rows]`, int32."""

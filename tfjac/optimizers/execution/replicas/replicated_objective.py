@@ -83,6 +83,10 @@ class ReplicatedObjective(LocalObjective):
         parts = self._on_each(lambda objective: objective.linearise(allowed))
         return ReplicatedLinearisation(parts, self._replicas)
 
+    def examples_mix(self) -> bool:
+        """Return whether residuals of an example depend on other examples of its replica, or may do so."""
+        return any(self._on_each(lambda objective: objective.examples_mix()))
+
     def change_of_rows(self) -> Tensor:
         """Return how much more the tensors of all rows are now, `[rows]`."""
         return tf.concat(self._on_each(lambda objective: objective.change_of_rows()), axis=0)
