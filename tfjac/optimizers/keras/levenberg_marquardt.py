@@ -232,7 +232,8 @@ class LevenbergMarquardt(StepDiagnostics, SavesLateVariables, keras.optimizers.O
 
         def objective(tensors: Any, variables: Sequence[Variable]) -> LocalObjective:
             loss, gradients = tensors
-            return objective_of_loss(loss, variables, gradients, self._verify)
+            half = getattr(self._memory, "may_be_half", False)
+            return objective_of_loss(loss, variables, gradients, self._verify, half)
 
         remembers = self._memory is not None and isinstance(computed, OneDevice)
         weight = weight_among_batches(computed.tensors[0], computed.variables) if remembers else 1.0

@@ -203,8 +203,10 @@ def _wants_factors(objective: Any, method: Method) -> bool:
     if not isinstance(method.solver, AutoSolver) or type(objective) not in (LocalObjective, ReplicatedObjective):
         return False
     total, outputs = objective.columns.total, _outputs_of(objective)
-    if total <= SMALL or not isinstance(method.scaling, IdentityScaling):
+    if not isinstance(method.scaling, IdentityScaling):
         return False
+    if objective.half is not None or total <= SMALL:
+        return objective.half is not None
     few = outputs <= (MOST_OUTPUTS if objective.sums_squares else MOST_CLASSES) and total <= MOST_WITH_ROWS
     return not few or objective.examples_mix()
 

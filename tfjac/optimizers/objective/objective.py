@@ -36,6 +36,7 @@ class LocalObjective(SummedObjective):
         terms: list of the terms of a loss that gave the rows; empty where squares of r are summed as they are.
         sources: what J is taken with respect to, where that is not the variables themselves.
         sums_squares: whether F adds up the squares of r, if the tensors of the rows are r; they may have weights.
+        half: the first op that computes in bfloat16, or None.
 
     Attributes:
         columns: the `Columns` of J.
@@ -56,7 +57,9 @@ class LocalObjective(SummedObjective):
         terms: Sequence = (),
         sources: Any = None,
         sums_squares: bool = True,
+        half: tf.Operation | None = None,
     ) -> None:
+        self.half = half
         self.cost, self.rows, self.prior, self.variables = cost, list(rows), prior, list(variables)
         self._sources = self.variables if sources is None else sources
         self.columns, self.gradients, self.terms = Columns(self._sources), gradients, list(terms)

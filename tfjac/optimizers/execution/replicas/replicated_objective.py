@@ -67,7 +67,8 @@ class ReplicatedObjective(LocalObjective):
             total([objective.prior for objective in objectives]),
         )
         squares = all(objective.sums_squares for objective in objectives)
-        super().__init__(cost, rows, prior, variables, terms=terms, sums_squares=squares)
+        half = next((objective.half for objective in objectives if objective.half is not None), None)
+        super().__init__(cost, rows, prior, variables, terms=terms, sums_squares=squares, half=half)
         self._objectives, self._replicas, self.num_parts = objectives, replicas, len(objectives)
 
     def with_parts(self, change: Callable) -> "ReplicatedObjective":

@@ -29,6 +29,7 @@ from tfjac.optimizers.execution.streamed.recalling import BatchMemory, Linearise
 from tfjac.optimizers.loop.method import Method
 from tfjac.optimizers.loop.records import Report, State, chosen
 from tfjac.optimizers.loop.step import Restrictions, Step, take_step
+from tfjac.optimizers.objective.reached_variables import refuse_precision
 from tfjac.optimizers.solvers import ConjugateGradientSolver
 from tfjac.optimizers.solvers.plan import Plan
 from tfjac.optimizers.solvers.problem_sizes import ProblemSizes
@@ -101,6 +102,9 @@ class AutoMemory:
         keeps_nothing: whether the graph that was traced last remembers nothing, whatever the data.
     """
 
+    may_be_half = True
+    """Whether a model may compute in bfloat16: Kronecker factors are kept then."""
+
     def __init__(
         self,
         add: Callable,
@@ -129,6 +133,8 @@ class AutoMemory:
         drawn = self._drawn(objective, method)
         if drawn is not None:
             return self._step_with_factors(objective, drawn, state, method, restrictions, weight)
+        if objective.half is not None:
+            refuse_precision(objective.half, objective.cost.dtype)
         batch = objective.linearise(allowed)
         start = LinearisedObjective(objective, batch)
         sizes = ProblemSizes.of(batch, method.gram_dtype, method.scaling.is_one_number, allowed.budget)
@@ -190,7 +196,10 @@ class AutoMemory:
         restrictions: Restrictions,
         weight: Tensor,
     ) -> Step:
-        """Take a step with Kronecker factors, or by conjugate gradients if the data are those of the steps before."""
+        """Take a step with Kronecker factors, or by conjugate gradients if the data are those of the steps before.
+
+        In bfloat16 it is the former always: iterations would end at the rounding of products.
+        """
         self.keeps_nothing, stayed = False, self._stayed(objective)
         streams = self._look(tf.cast(objective.cost, tf.float64), stayed, at_once=True)
 
@@ -202,7 +211,7 @@ class AutoMemory:
             step = take_step(start, state, method._replace(solver=solver, acceleration=None), restrictions)
             return step.state, named(step.report, method, solver), tf.cast(step.report.cost, tf.float64)
 
-        state, report, loss = tf.cond(streams, remember, iterate)
+        state, report, loss = remember() if objective.half is not None else tf.cond(streams, remember, iterate)
         self._note(objective, loss)
         sizes = ProblemSizes.of(drawn, method.gram_dtype, method.scaling.is_one_number, method.allowed().budget)
         return Step(state, report, sizes, drawn.num_rows, tf.constant(False), state)
