@@ -229,11 +229,10 @@ class LevenbergMarquardt(StepDiagnostics, SavesLateVariables, keras.optimizers.O
             return self._sum_up(self._summing, computed)
         if self._steps_per_batch > 1:
             return self._advance_repeatedly(computed)
+        half = getattr(self._memory, "may_be_half", False)
 
         def objective(tensors: Any, variables: Sequence[Variable]) -> LocalObjective:
-            loss, gradients = tensors
-            half = getattr(self._memory, "may_be_half", False)
-            return objective_of_loss(loss, variables, gradients, self._verify, half)
+            return objective_of_loss(tensors[0], variables, tensors[1], self._verify, half)
 
         remembers = self._memory is not None and isinstance(computed, OneDevice)
         weight = weight_among_batches(computed.tensors[0], computed.variables) if remembers else 1.0

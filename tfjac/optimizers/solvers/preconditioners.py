@@ -8,9 +8,9 @@ import tensorflow as tf
 from tfjac import ops
 from tfjac.jacobians.factors.forms import listed
 from tfjac.jacobians.factors.gather_factor import row_grams
+from tfjac.jacobians.factors.kronecker_block import LARGEST_BLOCK, DiagonalBlock, KroneckerBlock, inverse, sides_of
 from tfjac.optimizers.contracts import LinearModel
 from tfjac.optimizers.linear_model.elimination import is_read_by_rows
-from tfjac.optimizers.solvers.kronecker_block import LARGEST_BLOCK, DiagonalBlock, KroneckerBlock, inverse, sides_of
 from tfjac.types import Tensor
 
 Product: TypeAlias = Callable[[Tensor], Tensor]

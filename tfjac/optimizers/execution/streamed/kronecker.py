@@ -25,6 +25,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfjac.graph import eager_creation
+from tfjac.jacobians.factors.kronecker_block import DiagonalBlock, KroneckerBlock, sides_of
 from tfjac.optimizers.columns import Columns
 from tfjac.optimizers.contracts import LinearModel, Objective
 from tfjac.optimizers.damping import NielsenDamping
@@ -33,7 +34,6 @@ from tfjac.optimizers.loop.method import Method
 from tfjac.optimizers.loop.records import Report, State
 from tfjac.optimizers.loop.step import take_step
 from tfjac.optimizers.solvers.base import Cost, Solve, Solved, Solver, System, finite_or_zeros
-from tfjac.optimizers.solvers.kronecker_block import DiagonalBlock, KroneckerBlock, sides_of
 from tfjac.optimizers.solvers.plan import Plan
 from tfjac.optimizers.solvers.problem_sizes import ProblemSizes
 from tfjac.optimizers.statuses import Status
