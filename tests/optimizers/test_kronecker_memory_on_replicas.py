@@ -29,11 +29,11 @@ two = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
 results = {}
 
 
-def fitted(strategy, body, outputs, loss, labels, epochs=3):
+def fitted(strategy, body, outputs, loss, labels, epochs=3, rate=None):
     keras.utils.set_random_seed(0)
     with strategy.scope() if strategy else contextlib.nullcontext():
         model = keras.Sequential([keras.Input((4,)), layers.Dense(6), *body(), layers.Dense(outputs)])
-        model.compile(tfjac.LevenbergMarquardt(), loss, jit_compile=False)
+        model.compile(tfjac.LevenbergMarquardt(learning_rate=rate), loss, jit_compile=False)
     data = tf.data.Dataset.from_tensor_slices((x, labels)).batch(16)
     losses = model.fit(data, epochs=epochs, shuffle=False, verbose=0).history["loss"]
     return model, [type(model.optimizer._memory.model).__name__, model.optimizer.solver_used, losses]
@@ -53,8 +53,9 @@ model.fit(x[:16], np.where(np.arange(16)[:, None] < 15, y[:16], np.nan), batch_s
 results["unmoved"] = all(np.array_equal(one, was) for one, was in zip(model.get_weights(), before))
 
 cross_entropy = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+schedule = keras.optimizers.schedules.CosineDecay(1.0, 20, alpha=0.5)
 normalised = lambda: [layers.BatchNormalization(), layers.Activation("tanh")]
-results["normalised"] = fitted(two, normalised, 3, cross_entropy, classes, epochs=4)[1]
+results["normalised"] = fitted(two, normalised, 3, cross_entropy, classes, epochs=4, rate=schedule)[1]
 print(json.dumps(results))
 """
 
@@ -81,6 +82,6 @@ def test_what_is_not_finite_on_one_replica_moves_none(results):
 
 
 def test_classes_are_learned_with_batch_normalisation(results):
-    """Each replica has the statistics of its own examples."""
+    """Each replica has the statistics of its own examples; a schedule scales the steps."""
     kind, solver, losses = results["normalised"]
     assert kind == "KroneckerMemory" and solver == "kronecker" and losses[-1] < 0.7 * losses[0]

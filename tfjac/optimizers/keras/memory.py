@@ -14,7 +14,7 @@ from tfjac.optimizers.columns import Columns
 from tfjac.optimizers.damping.scaling import IdentityScaling
 from tfjac.optimizers.execution.replicas.replicated_objective import ReplicatedObjective
 from tfjac.optimizers.execution.streamed.fading import FadingModel
-from tfjac.optimizers.execution.streamed.memory import AutoMemory, Memory
+from tfjac.optimizers.execution.streamed.memory import WITHOUT_SCHEDULE, AutoMemory, Memory
 from tfjac.optimizers.execution.streamed.recalling import BatchMemory
 from tfjac.optimizers.execution.streamed.rows import RowModel
 from tfjac.optimizers.execution.streamed.windows import Windows
@@ -139,6 +139,7 @@ class MemoryOptions(NamedTuple):
         method: Method,
         state: Any,
         steps_per_batch: int,
+        share: Callable | None = None,
     ) -> tuple:
         """Return a `SummedBatches` and a `Memory`, one of which is None, or both.
 
@@ -149,16 +150,20 @@ class MemoryOptions(NamedTuple):
             method: a `Method` of `method`.
             state: the `StateVariables` of the optimizer.
             steps_per_batch: as the optimizer was given it.
+            share: function that returns by what steps with Kronecker factors are scaled, or None.
         """
+        remembers = self.given == AUTO and steps_per_batch == 1 and _can_remember(variables, method)
+        if share is not None and not remembers:
+            raise ValueError(WITHOUT_SCHEDULE + f"Received: learning_rate and memory={self.given!r} with other options")
         if self.sums:
             return SummedBatches(add, variables, method, state, self.given), None
         dtype, size = tf.as_dtype(method.gram_dtype or as_tf_variable(variables[0]).dtype), Columns(variables).total
         if self.given == AUTO:
-            if steps_per_batch > 1 or not _can_remember(variables, method):
+            if not remembers:
                 return None, None
             rows_alone = isinstance(method.solver, AutoSolver)
             choose = partial(_chosen, add_late, Columns(variables), dtype, rows_alone)
-            return None, AutoMemory(add, size, dtype, add_late, choose, _wants_factors)
+            return None, AutoMemory(add, size, dtype, add_late, choose, _wants_factors, share)
         return None, None if self.given is None else Memory(add, size, dtype, self.given)
 
 

@@ -108,7 +108,14 @@ class KroneckerMemory:
         return Plan(rows, sizes.parameters, dtype, TwoDirections.name, reason, {TwoDirections.name: cost}, held)
 
     def take_step(
-        self, objective: Objective, batch: LinearModel, state: State, method: Method, weight: Tensor, stayed: Tensor
+        self,
+        objective: Objective,
+        batch: LinearModel,
+        state: State,
+        method: Method,
+        weight: Tensor,
+        stayed: Tensor,
+        share: Tensor | float = 1.0,
     ) -> tuple[State, Report, Tensor]:
         """Take a step, remember the batch, and return the `State`, the `Report`, and the loss of the batch after it.
 
@@ -118,6 +125,7 @@ class KroneckerMemory:
             state: a `State`; method: a `Method`.
             weight: scalar, what the batch counts for; with zero it is not remembered.
             stayed: scalar bool, whether the variables are where the last step left them.
+            share: scalar, the part of the bounds of α that is used.
         """
         steps = self._steps.value.read_value()
         begun = tf.cast(steps, self.dtype)
@@ -134,7 +142,7 @@ class KroneckerMemory:
 
         diagonal = tf.concat([block.diagonal() for block in curvature], axis=0)
         last = self._last.value.read_value() * tf.cast(stayed, self.dtype)
-        solver = TwoDirections(precondition, diagonal, last, damping, self._stiffness.value.read_value(), kept)
+        solver = TwoDirections(precondition, diagonal, last, damping, self._stiffness.value.read_value(), kept, share)
         with_factors = method._replace(solver=solver, damping=NielsenDamping(), acceleration=None, gram_dtype=None)
         start = State((damping, 2 * tf.ones_like(damping)), state.scaling)
         before = objective.position(objective.values())
@@ -209,6 +217,7 @@ class TwoDirections(Solver):
         damping: scalar, λ of the first attempt.
         stiffness: scalar, κ of the batches before.
         kept: scalar, by what that fades.
+        share: scalar, the part of the bound of α that is used.
 
     Attributes:
         stiffness: scalar, κ with the batch, once it is `prepare`d.
@@ -221,10 +230,17 @@ class TwoDirections(Solver):
     allowed: tf.Tensor
 
     def __init__(
-        self, precondition: Callable, diagonal: Tensor, last: Tensor, damping: Tensor, stiffness: Tensor, kept: Tensor
+        self,
+        precondition: Callable,
+        diagonal: Tensor,
+        last: Tensor,
+        damping: Tensor,
+        stiffness: Tensor,
+        kept: Tensor,
+        share: Tensor | float = 1.0,
     ) -> None:
         self._precondition, self._diagonal, self._last = precondition, diagonal, last
-        self._damping, self._before, self._kept = damping, stiffness, kept
+        self._damping, self._before, self._kept, self._share = damping, stiffness, kept, share
 
     def cost(self, sizes: ProblemSizes) -> Cost:
         """Return zeros: there is nothing to choose."""
@@ -240,6 +256,7 @@ class TwoDirections(Solver):
         self.stiffness = self._kept * self._before + (1 - self._kept) * stiffness
         plane.most = tf.minimum(1 / self.stiffness, 1.0)
         self.allowed = tf.minimum(1 / stiffness, plane.most)
+        plane.most *= self._share
         return plane
 
 

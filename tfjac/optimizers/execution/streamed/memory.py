@@ -42,6 +42,13 @@ OF_OTHER_LOSSES = 6.0
 _SAME_LOSS = 1e-3
 """Relative difference of the loss up to which a batch may be that of the step before."""
 
+WITHOUT_SCHEDULE = (
+    "A schedule of learning_rate scales steps with Kronecker factors alone; damping sets the length of others. They "
+    "are kept with memory, solver and scaling as they are by default, of networks as in docs/mini_batches.md: leave "
+    "learning_rate out. "
+)
+"""Why it is refused."""
+
 REPEATS = 3
 """After so many steps on the same data one after the other, nothing is remembered any more."""
 
@@ -97,6 +104,7 @@ class AutoMemory:
         add_late: the same as `add`, for variables that are made while the first batch is traced.
         choose: function from the `Objective` of the first batch to the `BatchMemory`, which makes its variables.
         wants_factors: function from an `Objective` and a `Method` to whether Kronecker factors are to be kept instead.
+        share: function without arguments that returns by what steps with them are scaled, from 0 to 1; or None.
 
     Attributes:
         keeps_nothing: whether the graph that was traced last remembers nothing, whatever the data.
@@ -113,9 +121,10 @@ class AutoMemory:
         add_late: Callable,
         choose: Callable,
         wants_factors: Callable,
+        share: Callable | None = None,
     ) -> None:
         self.model: Any = None  # the `BatchMemory`, or `KroneckerMemory`, from the first batch on
-        self._add_late, self._wants_factors = add_late, wants_factors
+        self._add_late, self._wants_factors, self._share = add_late, wants_factors, share
         self._choose, self._dtype, self.keeps_nothing = choose, dtype, False
         self._loss, self._seen = add("loss_after_step", (), "float64"), add("residuals_seen", (), "float64")
         self._steps, self._repeats = add("steps_so_far", (), "int64"), add("steps_on_same_data", (), "int64")
@@ -135,6 +144,8 @@ class AutoMemory:
             return self._step_with_factors(objective, drawn, state, method, restrictions, weight)
         if objective.half is not None:
             refuse_precision(objective.half, objective.cost.dtype)
+        if self._share is not None:
+            raise ValueError(WITHOUT_SCHEDULE + f"Received: {objective.columns.total:,} weights without such factors")
         batch = objective.linearise(allowed)
         start = LinearisedObjective(objective, batch)
         sizes = ProblemSizes.of(batch, method.gram_dtype, method.scaling.is_one_number, allowed.budget)
@@ -204,7 +215,8 @@ class AutoMemory:
         streams = self._look(tf.cast(objective.cost, tf.float64), stayed, at_once=True)
 
         def remember() -> tuple:
-            return self.model.take_step(objective, drawn, state, method, weight, stayed)
+            share = 1.0 if self._share is None else tf.clip_by_value(tf.cast(self._share(), drawn.dtype), 0, 1)
+            return self.model.take_step(objective, drawn, state, method, weight, stayed, share)
 
         def iterate() -> tuple:
             solver, start = ConjugateGradientSolver(), LinearisedObjective(objective, drawn)
