@@ -37,8 +37,8 @@ def factors_for_all(monkeypatch):
 class Factored:
     """The method for z = xW with a penalty c‖W‖², and a loss whose second derivative by z is diagonal."""
 
-    def __init__(self, loss, w, penalty):
-        self.loss, self.w, self.penalty = loss, w.copy(), penalty
+    def __init__(self, loss, w, penalty, share=lambda number: 1.0):
+        self.loss, self.w, self.penalty, self.share = loss, w.copy(), penalty, share
         self.left, self.right, self.last = 0.0, 0.0, 0 * w
         self.damping, self.stiffness, self.largest, self.number = 0.0, 0.0, 0.0, 0
 
@@ -78,7 +78,7 @@ class Factored:
         self.last, growth = 0 * self.w, 2.0
         for _ in range(5):
             both = model + damping * squared
-            first, second = self.coordinates(both, slopes, most)
+            first, second = self.coordinates(both, slopes, most * self.share(self.number))
             step = first * pair[0] + second * pair[1]
             on = np.array([first, second])
             promise = -(slopes @ on + on @ model @ on / 2)
@@ -104,15 +104,21 @@ class Factored:
         return first, second
 
 
-@pytest.mark.parametrize(("name", "penalty"), [("mse", 0.0), ("mse", 0.05), ("binary", 0.0), ("poisson", 0.0)])
-def test_steps_are_those_of_the_method(name, penalty):
+@pytest.mark.parametrize(
+    ("name", "penalty", "share"),
+    [("mse", 0.0, False), ("mse", 0.05, False), ("binary", 0.0, False), ("poisson", 0.0, False), ("mse", 0.0, True)],
+)
+def test_steps_are_those_of_the_method(name, penalty, share):
+    """With a schedule too, which halves the bound of α with each step, but not what λ is led by."""
     oracle_loss, loss, y = LOSSES[name]
     with floating("float64"):
         keras.utils.set_random_seed(1)
         regularizer = keras.regularizers.L2(penalty) if penalty else None
         model = keras.Sequential([layers.Input((4,)), layers.Dense(2, use_bias=False, kernel_regularizer=regularizer)])
-        model.compile(LevenbergMarquardt(), loss=loss(), jit_compile=False)
-        oracle = Factored(oracle_loss, model.get_weights()[0], penalty)
+        schedule = keras.optimizers.schedules.ExponentialDecay(1.5, 4, 0.5) if share else None
+        model.compile(LevenbergMarquardt(learning_rate=schedule), loss=loss(), jit_compile=False)
+        scaled = (lambda number: min(1.5 * 0.5 ** (number / 4), 1.0)) if share else (lambda number: 1.0)
+        oracle = Factored(oracle_loss, model.get_weights()[0], penalty, scaled)
         for _ in range(3):
             order = RNG.permutation(150)
             for rows in np.split(order, range(20, 150, 20)):
@@ -247,15 +253,6 @@ def test_another_scaling_keeps_rows():
     model = network(scaling="marquardt")
     model.fit(X, Y[:, :2], epochs=1, verbose=0)
     assert streams(model) and isinstance(model.optimizer._memory.model, RowModel)
-
-
-def test_examples_that_mix_have_no_factors():
-    keras.utils.set_random_seed(1)
-    model = keras.Sequential([layers.Input((4,)), layers.Dense(6), layers.BatchNormalization(), layers.Dense(2)])
-    model.compile(LevenbergMarquardt(), loss="mse")
-    with pytest.warns(UserWarning, match="moving statistics"):
-        history = model.fit(X, Y[:, :2], epochs=4, verbose=0).history["loss"]
-    assert history[-1] < history[0] and not isinstance(model.optimizer._memory.model, KroneckerMemory)
 
 
 # ------------------------------------------------------------------------ at real size

@@ -77,6 +77,19 @@ def test_learning_rate_schedules():
         fit(model, epochs=9, callbacks=[keras.callbacks.ReduceLROnPlateau("loss", patience=1, min_delta=1e9)])
 
 
+@pytest.mark.parametrize("options", [{}, {"memory": None}, {"memory": 0.9}, {"memory": 4}, {"steps_per_batch": 2}])
+def test_schedules_where_there_are_no_kronecker_factors(options):
+    schedule = keras.optimizers.schedules.CosineDecay(1.0, 10)
+    with pytest.raises(ValueError, match=r"scales steps with Kronecker factors alone.*leave learning_rate out"):
+        fit(model_of(layers.Dense(2), optimizer=LevenbergMarquardt(learning_rate=schedule, **options)))
+
+
+def test_a_schedule_is_in_the_configuration():
+    optimizer = LevenbergMarquardt(learning_rate=keras.optimizers.schedules.CosineDecay(1.0, 10))
+    again = LevenbergMarquardt.from_config(optimizer.get_config())
+    assert again.get_config() == optimizer.get_config() and float(again.learning_rate) == 1.0
+
+
 def test_eager_execution():
     with pytest.raises(ValueError, match=r"run_eagerly=False, or call optimizer.minimize\(residuals, variables\)"):
         fit(model_of(layers.Dense(2), run_eagerly=True))
@@ -102,7 +115,7 @@ def test_a_loss_that_is_not_a_sum_of_squares_names_the_op_when_training_starts()
 
 def test_reduced_precision():
     with pytest.raises(ValueError, match=r"must compute in the dtype of its variables.*bfloat16"):
-        fit(model_of(layers.Dense(2, dtype="mixed_bfloat16")))
+        fit(model_of(layers.Dense(2, dtype="mixed_bfloat16"), optimizer=LevenbergMarquardt(memory=None)))
     policy = keras.config.dtype_policy()
     keras.config.set_dtype_policy("mixed_float16")
     try:

@@ -17,9 +17,11 @@ Draws of weights are P^(−½)ξ, ξ being standard normal: Q diag(1/√(τλ + 
 """
 
 import abc
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+
+from tfjac.jacobians.factors.kronecker_block import KroneckerBlock
 
 
 class Basis(abc.ABC):
@@ -100,85 +102,61 @@ class Weights(OfWeights):
 class Kronecker(OfWeights):
     """By the weights of each variable, as a Kronecker product of two small matrices."""
 
-    _parts: list["KroneckerPart"]
+    _vectors: list[KroneckerBlock]
 
     @classmethod
     def of(cls, curvature, x, *sizes):
         """Decompose the factors of all examples."""
-        values, parts = [], []
-        for left, right, layout in curvature.kronecker(x, sizes[0]):
-            (of_left, left), (of_right, right) = decomposed(left), decomposed(right)
-            values.append((of_left[:, :, None] * of_right[:, None, :]).ravel())
-            parts.append(KroneckerPart(left, right, layout))
+        values, vectors = [], []
+        for block in curvature.kronecker(x, sizes[0]):
+            (of_left, left), (of_right, right) = decomposed(block.left), decomposed(block.right)
+            values.append(np.einsum(f"gi,go->{block.layout}", of_left, of_right).ravel())
+            vectors.append(KroneckerBlock(left, right, block.layout))
         basis = cls(curvature, np.concatenate(values), *sizes)
-        basis._parts = parts
+        basis._vectors = vectors
         return basis
 
     def covariance(self, x, weight, precision):
         """Return the covariance of the outputs of each example of `x`, `[n, m, m]`, for τ and δ; J is not formed."""
-        ends = np.cumsum([part.size for part in self._parts])[:-1]
-        variances = np.split(1 / (weight * self.eigenvalues + precision), ends)
+        variances = self._split(1 / (weight * self.eigenvalues + precision))
         return np.concatenate(
             [
-                sum(part.covariance(half, each) for part, half, each in zip(self._parts, halves, variances))
+                sum(map(covariance_of, self._vectors, halves, variances))
                 for halves in self._curvature.halves(x, *self._sizes)
             ]
         )
 
     def turned_back(self, vectors):
         """Return Q·v of `v[p, r]`."""
-        split = np.split(vectors, np.cumsum([part.size for part in self._parts])[:-1])
-        return np.concatenate([part.turned_back(each) for part, each in zip(self._parts, split)])
+        parts = zip(self._vectors, self._split(vectors))
+        return np.concatenate([block.times(part).numpy() for block, part in parts])
+
+    def _split(self, vectors):
+        """List the parts of each variable of `v[p, ...]`."""
+        return np.split(vectors, np.cumsum([block.size for block in self._vectors])[:-1])
 
 
-class KroneckerPart(NamedTuple):
-    """The eigenvectors of A ⊗ G of one variable.
+def covariance_of(vectors, half, variances):
+    """Return J Q diag(v) Qᵀ Jᵀ of one variable, `[n, m, m]`, for `v[size]`.
 
-    Attributes:
-        left, right: Q_A `[g,i,i]` and Q_G `[g,o,o]`.
-        layout: permutation of "gio", the order in which the variable flattens the three axes.
+    Args:
+        vectors: Q, a `KroneckerBlock`.
+        half: `(a[n,g,i], d[n,m,g,o])`, of which J is the product, or `(J[n,m,size],)`.
+        variances: v.
     """
-
-    left: np.ndarray
-    right: np.ndarray
-    layout: str
-
-    @property
-    def size(self):
-        """The number of weights."""
-        return int(np.prod(list(self._sizes().values())))
-
-    def covariance(self, half, variances):
-        """Return J Q diag(v) Qᵀ Jᵀ, `[n, m, m]`, for `v[size]` in the order g, i, o.
-
-        Args:
-            half: `(a[n,g,i], d[n,m,g,o])`, of which J is the product, or `(J[n,m,size],)`.
-            variances: v.
-        """
-        if len(half) == 1:
-            turned = self.turned(half[0]) * np.sqrt(variances)
-            return turned @ turned.transpose(0, 2, 1)
-        a, d = half
-        a = np.einsum("ngi,gij->ngj", a, self.left, optimize=True)
-        d = np.einsum("nmgo,gok->nmgk", d, self.right, optimize=True)
-        widths = np.einsum("ngi,gio->ngo", a**2, variances.reshape(*self._sizes().values()), optimize=True)
-        flat = (d * np.sqrt(widths)[:, None]).reshape(*d.shape[:2], -1)
-        return flat @ flat.transpose(0, 2, 1)
-
-    def turned(self, rows):
-        """Return J·Q of `J[..., size]`; columns in the order g, i, o."""
-        blocks = rows.reshape(*rows.shape[:-1], *(self._sizes()[axis] for axis in self.layout))
-        turned = np.einsum(f"...{self.layout},gij,gok->...gjk", blocks, self.left, self.right, optimize=True)
-        return turned.reshape(rows.shape)
-
-    def turned_back(self, vectors):
-        """Return Q·v of `v[size, r]`, whose rows are in the order g, i, o."""
-        blocks = vectors.reshape(*self._sizes().values(), -1)
-        back = np.einsum(f"gjkr,gij,gok->{self.layout}r", blocks, self.left, self.right, optimize=True)
-        return back.reshape(vectors.shape)
-
-    def _sizes(self):
-        return dict(zip("gio", (*self.left.shape[:2], self.right.shape[1])))
+    if len(half) == 1:
+        (rows,) = half
+        turned = vectors.transpose_times(rows.reshape(-1, vectors.size).T).numpy().T.reshape(rows.shape)
+        turned = turned * np.sqrt(variances)
+        return turned @ turned.transpose(0, 2, 1)
+    a, d = half
+    a = np.einsum("ngi,gij->ngj", a, vectors.left, optimize=True)
+    d = np.einsum("nmgo,gok->nmgk", d, vectors.right, optimize=True)
+    sizes = dict(zip("gio", (*vectors.left.shape[:2], vectors.right.shape[1])))
+    variances = variances.reshape([sizes[axis] for axis in vectors.layout])
+    widths = np.einsum(f"ngi,{vectors.layout}->ngo", a**2, variances, optimize=True)
+    flat = (d * np.sqrt(widths)[:, None]).reshape(*d.shape[:2], -1)
+    return flat @ flat.transpose(0, 2, 1)
 
 
 class Examples(Basis):

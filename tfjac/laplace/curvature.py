@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from tfjac.graph import as_tf_variable, quiet_function
 from tfjac.jacobians import JacobianOperator, jacobian_operator
-from tfjac.jacobians.factors.kronecker import kronecker_factors
+from tfjac.jacobians.factors.kronecker_block import KroneckerBlock, block_of
 
 MOST = 256
 """At most so many examples in a chunk."""
@@ -95,7 +95,7 @@ class NetworkCurvature:
             yield blocks[0][0], np.concatenate([block[1] for block in blocks], axis=1)
 
     def kronecker(self, x, num_outputs):
-        """Return for each variable A `[g,i,i]`, G `[g,o,o]`, float64, and the layout, with JᵀHJ ≈ A ⊗ G.
+        """Return for each variable a `KroneckerBlock`, float64, with JᵀHJ ≈ A ⊗ G.
 
         A is the mean over all uses, G the sum over all examples, whatever the chunks are.
         """
@@ -106,7 +106,7 @@ class NetworkCurvature:
                 (n * a.numpy().astype(float), g.numpy().astype(float)) for a, g in self._pairs(part, self._weighing)
             ]
             total = found if total is None else [(a + b, g + h) for (a, g), (b, h) in zip(total, found)]
-        return [(a / size_of(x), g, layout) for (a, g), layout in zip(total, self._layouts)]
+        return [KroneckerBlock(a / size_of(x), g, layout) for (a, g), layout in zip(total, self._layouts)]
 
     def halves(self, x, num_outputs, num_parameters):
         """Yield for chunks of `x` a list with `(a[n,g,i], d[n,m,g,o])` for each variable, J = a ⊗ d, float64.
@@ -163,17 +163,17 @@ class NetworkCurvature:
 
     def _trace_pairs(self, x, weighing):
         factors = self._weighed_operator(x, weighing).factors
-        triples = [kronecker_factors(factor) for factor in factors]
-        for variable, triple in zip(self._variables, triples):
-            if triple is None or max(triple[0].shape[-1], triple[1].shape[-1]) > LARGEST_SIDE:
+        blocks = [block_of(factor) for factor in factors]
+        for variable, block in zip(self._variables, blocks):
+            if block is None or max(block.left.shape[-1], block.right.shape[-1]) > LARGEST_SIDE:
                 raise ValueError(
                     f"Kronecker factors are of weights that multiply data, with at most {LARGEST_SIDE:,} inputs or "
                     "outputs: leave this variable out of variables=. "
                     f"Received: {variable.name!r} of shape {tuple(variable.shape)}"
                 )
-        self._layouts = [layout for _, _, layout in triples]
+        self._layouts = [block.layout for block in blocks]
         self._formed = [not is_single(factor) for factor in factors]
-        return [(a, g) for a, g, _ in triples]
+        return [(block.left, block.right) for block in blocks]
 
     def _trace_halves(self, x, weighing):
         found = []

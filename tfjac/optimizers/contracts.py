@@ -116,6 +116,9 @@ class SummedObjective(Objective, Protocol):
     gradients: list | None
     """A `ReferenceGradient` for each variable, if J is verified when the graph runs."""
 
+    half: tf.Operation | None
+    """The first op that computes in bfloat16, or None."""
+
     num_parts: int
     """Of how many objectives, one for each replica, it is the sum."""
 

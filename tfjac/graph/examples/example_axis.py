@@ -91,6 +91,7 @@ def analyse_examples(
     by_value: bool = False,
     proved: Iterable[Tensor] = (),
     takes_rows_of_weights: bool = False,
+    as_if_apart: bool = False,
 ) -> ExampleAnalysis:
     """Find the example axis of every tensor between `sources` and `targets`.
 
@@ -104,6 +105,8 @@ def analyse_examples(
         proved: tensors that are known to hold all examples, whatever their size.
         takes_rows_of_weights: whether what is computed from variables alone may have a row for each example at one op,
             and be used whole at another. It then counts as `SHARED`; `input_axes` tell the two apart.
+        as_if_apart: whether what has a row for each example may be used whole, too, as by a mean over the batch. The
+            `Dependence` that is returned then leads from the sources no further than to such rows.
 
     Returns:
         An `ExampleAnalysis`.
@@ -116,12 +119,14 @@ def analyse_examples(
     if axes is None:
         axes = [ExampleAxis(0)] * len(targets)
         num_examples = next((y.shape[0] for y in targets if y.shape[0] is not None), num_examples)
-    wanted = WantedAxes(dependence, num_examples, takes_rows_of_weights=takes_rows_of_weights)
+    wanted = WantedAxes(dependence, num_examples, takes_rows_of_weights=takes_rows_of_weights, as_if_apart=as_if_apart)
     for target, axis in zip(targets, axes):
         wanted.want(target.op, target, axis)
     for op in reversed(path):
         wanted.propagate(op)
     wanted.check_sizes(path, proved)
+    if as_if_apart:
+        dependence = Dependence(dependence.sources, by_value, stops=wanted.with_examples())
     return ExampleAnalysis(dependence, path, wanted.axes, wanted.input_axes, wanted.assumed, wanted.insides)
 
 
@@ -160,7 +165,7 @@ class WantedAxes(Wanted):
         reaches: function from a tensor to whether the sources reach it in the way that counts.
         depends_on_no_data: function from a tensor to whether it is computed from variables and constants alone.
         symbolic_sizes: what the graph knows of sizes that the trace leaves open.
-        takes_rows_of_weights: as in `analyse_examples`.
+        takes_rows_of_weights, as_if_apart: as in `analyse_examples`.
         shared: the tensors that all examples use whole, though data are in them; noted, and not walked through, only if
             the walk stops at them.
     """
@@ -171,8 +176,10 @@ class WantedAxes(Wanted):
         num_examples: int | None,
         stops_at_shared: bool = False,
         takes_rows_of_weights: bool = False,
+        as_if_apart: bool = False,
     ) -> None:
         self.stops_at_shared, self.takes_rows_of_weights = stops_at_shared, takes_rows_of_weights
+        self.as_if_apart = as_if_apart
         self.dependence, self.num_examples, self.by_value = dependence, num_examples, dependence.by_value
         self.depends_on_no_data: Callable[[Tensor], bool] = Inherited(self._made_of_no_data)
         self.reaches: Callable[[Tensor], bool] = dependence.reaches
@@ -300,10 +307,16 @@ class WantedAxes(Wanted):
             return
         if self._has_rows_of_weights(tensor, {known, axis}):
             self.axes[tensor.ref()] = SHARED
+        elif self.as_if_apart and SHARED in (known, axis):
+            self.axes[tensor.ref()] = axis if known is SHARED else known
         else:
             raise examples_mix_at(
                 op, f"it uses {tensor.name!r} {describe(axis)}, which is used {describe(known)} elsewhere"
             )
+
+    def with_examples(self) -> list[Tensor]:
+        """List the tensors that carry the examples."""
+        return [tensor.deref() for tensor, axis in self.axes.items() if axis is not SHARED]
 
     def _has_rows_of_weights(self, tensor: Tensor, axes: set[Axis]) -> bool:
         """Whether a tensor that is used whole and by rows is of variables alone, with a row for each example."""

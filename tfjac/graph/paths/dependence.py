@@ -23,12 +23,13 @@ class Dependence:
         by_value: whether every path counts by which a value depends on another, not only those of gradients.
     """
 
-    def __init__(self, sources: Any, by_value: bool = False) -> None:
+    def __init__(self, sources: Any, by_value: bool = False, stops: Iterable[Tensor] = ()) -> None:
         """Start from `sources`, tensors or handles of variables; None for one that the graph never uses.
 
-        A source may be computed from another one: what depends on the one then depends on the other too.
+        A source may be computed from another one: what depends on the one then depends on the other too. No path leads
+        through `stops`.
         """
-        self.sources, self.by_value = list(sources), by_value
+        self.sources, self.by_value, self._stops = list(sources), by_value, references(stops)
         self._own: dict[Any, int] = {}
         for bit, source in enumerate(self.sources):
             if source is not None:
@@ -43,7 +44,8 @@ class Dependence:
                 if self.by_value or carries_gradient(output.dtype):
                     for given in [index] if each_for_itself(op) else passing:
                         inherited[index] |= found[given]
-        return [self._own.get(output.ref(), 0) | bits for output, bits in zip(op.outputs, inherited)]
+        passed = [0 if output.ref() in self._stops else bits for output, bits in zip(op.outputs, inherited)]
+        return [self._own.get(output.ref(), 0) | bits for output, bits in zip(op.outputs, passed)]
 
     def _passing_inputs(self, op: tf.Operation) -> Any:
         return valued_inputs(op) if self.by_value else differentiable_inputs(op)

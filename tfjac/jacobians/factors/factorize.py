@@ -9,6 +9,7 @@ from tfjac.graph import Dependence, ExamplesMix, axes, examples_mix_at, inline_c
 from tfjac.jacobians.factors.forms import Factor, OuterFactor
 from tfjac.jacobians.factors.strategies import (
     APART,
+    AS_IF_APART,
     ORDERS,
     UNLESS_MIXED,
     Problem,
@@ -66,7 +67,7 @@ def factorize(
         TypeError: for a complex variable.
     """
     if examples_mix not in ORDERS:
-        choices = tuple(choice for choice in ORDERS if choice != UNLESS_MIXED)
+        choices = tuple(choice for choice in ORDERS if choice not in (UNLESS_MIXED, AS_IF_APART))
         raise ValueError(f"examples_mix must be one of {choices}. Received: {examples_mix!r}")
     for y in ys:
         if y.shape.rank in (0, None):

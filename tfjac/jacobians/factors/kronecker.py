@@ -4,21 +4,7 @@ import tensorflow as tf
 
 from tfjac.graph import axes
 from tfjac.jacobians.factors.forms import Factor, inputs_by_group
-from tfjac.jacobians.factors.gather_factor import GatherFactor, row_grams
 from tfjac.types import Tensor
-
-
-def kronecker_factors(factor: Factor) -> tuple[Tensor, Tensor, str] | None:
-    """Return A `[g,i,i]`, G `[g,o,o]` and the layout of a factor, with JᵀJ ≈ A ⊗ G in each group g; None without any.
-
-    Those of `kronecker_product`. Of a table that is read by index each row is a group, with A = 1.
-    """
-    if factor.has_outer_form:
-        return *kronecker_product(factor), factor.outer_form()[2]
-    if not isinstance(factor, GatherFactor):
-        return None
-    grams = row_grams([factor])
-    return tf.ones([tf.shape(grams)[0], 1, 1], grams.dtype), grams, "gio"
 
 
 def kronecker_product(factor: Factor) -> tuple[Tensor, Tensor]:

@@ -112,7 +112,8 @@ def _uses_of(op: tf.Operation, analysis: ExampleAnalysis, n: Size | None) -> "li
     outputs = [index for index, output in enumerate(op.outputs) if analysis.carries(output)]
     if not outputs:
         return []
-    weights = [index for index in differentiable_inputs(op) if analysis.axis(op.inputs[index]) is SHARED]
+    shared = [index for index in differentiable_inputs(op) if analysis.axis(op.inputs[index]) is SHARED]
+    weights = [index for index in shared if analysis.dependence.reaches(op.inputs[index])]
     return [
         Use(op, weight, output, analysis.axis(op.outputs[output]), analysis.input_axes[op.name], n)
         for weight in weights

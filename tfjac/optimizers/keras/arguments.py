@@ -14,7 +14,8 @@ from tfjac.types import Variable
 _NO_GRADIENT = "steps come from a linear solve, not from a gradient that could be clipped; use damping='trust_region'"
 
 REASONS = {
-    "learning_rate": "there is no learning rate: the damping sets the length of each step, see damping=",
+    "learning_rate": "there is no learning rate: the damping sets the length of each step, see damping=; a schedule "
+    "from 0 to 1 scales steps with Kronecker factors",
     "weight_decay": "weights shrunk after a step were never judged; use kernel_regularizer='l2', which is exact",
     "window": "the losses of other batches say nothing of this one's; it is an option of least_squares",
     "clipnorm": _NO_GRADIENT,
@@ -32,18 +33,20 @@ HARMLESS = {"ema_momentum": 0.99}
 """Defaults of Keras that mean "not used"."""
 
 
-def refuse_options(options: dict[str, Any], known: Any) -> None:
+def refuse_options(options: dict[str, Any], known: Any, rate: Any = None) -> None:
     """Raise for every option that is set, with the reason; options that are off pass.
 
     Args:
         options: dict from names to values, what was passed beside the arguments there are.
         known: names of the arguments there are, for a suggestion.
+        rate: a learning rate, of which a schedule passes.
 
     Raises:
         ValueError: for an option of Keras optimizers that cannot mean anything here.
         TypeError: for an argument that no optimizer has.
     """
-    for name, value in options.items():
+    scheduled = isinstance(rate, keras.optimizers.schedules.LearningRateSchedule)
+    for name, value in {**options, "learning_rate": None if scheduled else rate}.items():
         if name not in REASONS:
             meant = INITIAL_DAMPING_ELSEWHERE.get(name)
             near = f" Did you mean {meant!r}?" if meant else suggestion(name, known)

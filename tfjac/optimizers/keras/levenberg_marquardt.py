@@ -78,8 +78,7 @@ class LevenbergMarquardt(StepDiagnostics, SavesLateVariables, keras.optimizers.O
             residuals; None for none. `"auto"` takes them for sums of squares, if a batch has more residuals than there
             are weights and the solver factors a matrix.
         steps_per_batch: how many steps to take on each batch, inside one call of the training function: fewer where
-            there is nothing more to gain from it. What is random in the loss, such as dropout, is drawn once for all of
-            them; Keras' logs are, as always, those of the batch before its first step.
+            there is nothing more to gain from it. What is random, such as dropout, is drawn once for all of them.
         memory: what is remembered of earlier batches. `"auto"`: a quadratic model of them, as soon as the data of a
             step are others than those of the step before, and nothing while they are the same; of large networks by
             Kronecker factors; without constraints; see `docs/mini_batches.md`. None: nothing, each fits its own batch.
@@ -101,6 +100,7 @@ class LevenbergMarquardt(StepDiagnostics, SavesLateVariables, keras.optimizers.O
         name: name of the optimizer.
         initial_damping: the first λ of `"nielsen"` or `"multiplicative"`, a multiple of the largest diagonal element of
             JᵀJ over that of D; None for 1e-3.
+        learning_rate: a schedule from 0 to 1 that scales steps with Kronecker factors; see `docs/mini_batches.md`.
         **kwargs: the other arguments of Keras optimizers are refused, each with its reason.
 
     Attributes:
@@ -110,11 +110,9 @@ class LevenbergMarquardt(StepDiagnostics, SavesLateVariables, keras.optimizers.O
 
     Raises:
         ValueError, TypeError: at construction for unknown options; while tracing for a loss that is no sum of squares
-            and convex functions, variables that are not floating-point or that the loss does not depend on, reduced
-            precision, eager execution.
+            and convex functions, variables that the loss does not depend on, reduced precision, eager execution.
 
-    Cost: per step, one linearisation (`tfjac.jacobian_operator`), and per attempt one linear solve and one forward
-    pass.
+    Cost: per step, one linearisation (`tfjac.jacobian_operator`); per attempt one linear solve and one forward pass.
     Reference: K. Madsen, H. B. Nielsen, O. Tingleff, "Methods for non-linear least squares problems", 2nd ed., 2004.
     """
 
@@ -134,10 +132,11 @@ class LevenbergMarquardt(StepDiagnostics, SavesLateVariables, keras.optimizers.O
         verify: bool | None = None,
         name: str = "levenberg_marquardt",
         initial_damping: float | None = None,
+        learning_rate: keras.optimizers.schedules.LearningRateSchedule | None = None,
         **kwargs: Any,
     ) -> None:
-        refuse_options(kwargs, inspect.signature(type(self)).parameters)
-        super().__init__(learning_rate=1.0, name=name)
+        refuse_options(kwargs, inspect.signature(type(self)).parameters, learning_rate)
+        super().__init__(learning_rate=1.0 if learning_rate is None else learning_rate, name=name)
         self._regularization = choice("regularization", regularization, (None, "bayesian"))
         damping = damping if initial_damping is None else get_damping(damping, initial_damping)
         parts, limits = (damping, scaling, solver), (max_attempts, min_gain, gram_dtype)
@@ -151,6 +150,7 @@ class LevenbergMarquardt(StepDiagnostics, SavesLateVariables, keras.optimizers.O
         verification_wanted(verify)
         self._verify = verify
         self._given = {"damping": damping, "scaling": scaling, "solver": solver, "acceleration": acceleration}
+        self._given["learning_rate"] = learning_rate
         self._seen_loss = seen_loss()
         self._sizes: ProblemSizes | None = None
         self._traces, self._told_of_epoch = TraceCache(), False
@@ -173,7 +173,8 @@ class LevenbergMarquardt(StepDiagnostics, SavesLateVariables, keras.optimizers.O
         super().build(variables)
         self._state = StateVariables(self, variables, self._method)
         given = self._add_state, self._late.add, variables, self._method, self._state, self._steps_per_batch
-        self._summing, self._memory = self._remembers.made(*given)
+        share = None if self._given["learning_rate"] is None else self._get_current_learning_rate
+        self._summing, self._memory = self._remembers.made(*given, share)
         self._late.begin(self.variables)
         if self._summing is not None and self._told_of_epoch:
             self._summing.begin_epoch(self._epoch)
@@ -229,10 +230,10 @@ class LevenbergMarquardt(StepDiagnostics, SavesLateVariables, keras.optimizers.O
             return self._sum_up(self._summing, computed)
         if self._steps_per_batch > 1:
             return self._advance_repeatedly(computed)
+        half = getattr(self._memory, "may_be_half", False)
 
         def objective(tensors: Any, variables: Sequence[Variable]) -> LocalObjective:
-            loss, gradients = tensors
-            return objective_of_loss(loss, variables, gradients, self._verify)
+            return objective_of_loss(tensors[0], variables, tensors[1], self._verify, half)
 
         remembers = self._memory is not None and isinstance(computed, OneDevice)
         weight = weight_among_batches(computed.tensors[0], computed.variables) if remembers else 1.0
@@ -358,8 +359,7 @@ class LevenbergMarquardt(StepDiagnostics, SavesLateVariables, keras.optimizers.O
         """Return the `Plan` of the steps traced last: solver and why, memory, operations; print it to read it.
 
         Args:
-            batch_size: number of examples, where the batch is open while tracing, as in `fit`: it is the batch that
-                decides then.
+            batch_size: number of examples, where the trace leaves it open, as in `fit`: it is the batch that decides.
 
         Raises:
             ValueError: before the first step, or for another batch size than that of the trace.
@@ -370,7 +370,7 @@ class LevenbergMarquardt(StepDiagnostics, SavesLateVariables, keras.optimizers.O
 
     @property
     def learning_rate(self) -> Any:
-        """Always one: steps are scaled by the damping."""
+        """One, or the value of the schedule: the damping scales steps."""
         return self._get_current_learning_rate()
 
     @learning_rate.setter

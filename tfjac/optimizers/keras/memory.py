@@ -12,8 +12,9 @@ from tfjac.arguments import described_value
 from tfjac.graph import as_tf_variable
 from tfjac.optimizers.columns import Columns
 from tfjac.optimizers.damping.scaling import IdentityScaling
+from tfjac.optimizers.execution.replicas.replicated_objective import ReplicatedObjective
 from tfjac.optimizers.execution.streamed.fading import FadingModel
-from tfjac.optimizers.execution.streamed.memory import AutoMemory, Memory
+from tfjac.optimizers.execution.streamed.memory import WITHOUT_SCHEDULE, AutoMemory, Memory
 from tfjac.optimizers.execution.streamed.recalling import BatchMemory
 from tfjac.optimizers.execution.streamed.rows import RowModel
 from tfjac.optimizers.execution.streamed.windows import Windows
@@ -39,7 +40,7 @@ MOST_WITH_ROWS, WINDOW = 200_000, 512
 """Up to so many weights "auto" keeps rows of J, and how many rows."""
 
 MOST_OUTPUTS, MOST_CLASSES = 4, 1
-"""Up to so many outputs of squares, or of other losses, rows are kept; of more, Kronecker factors."""
+"""Up to so many outputs of squares, or of other losses, rows are kept if examples are apart, else Kronecker factors."""
 
 
 class MemoryOptions(NamedTuple):
@@ -138,6 +139,7 @@ class MemoryOptions(NamedTuple):
         method: Method,
         state: Any,
         steps_per_batch: int,
+        share: Callable | None = None,
     ) -> tuple:
         """Return a `SummedBatches` and a `Memory`, one of which is None, or both.
 
@@ -148,16 +150,20 @@ class MemoryOptions(NamedTuple):
             method: a `Method` of `method`.
             state: the `StateVariables` of the optimizer.
             steps_per_batch: as the optimizer was given it.
+            share: function that returns by what steps with Kronecker factors are scaled, or None.
         """
+        remembers = self.given == AUTO and steps_per_batch == 1 and _can_remember(variables, method)
+        if share is not None and not remembers:
+            raise ValueError(WITHOUT_SCHEDULE + f"Received: learning_rate and memory={self.given!r} with other options")
         if self.sums:
             return SummedBatches(add, variables, method, state, self.given), None
         dtype, size = tf.as_dtype(method.gram_dtype or as_tf_variable(variables[0]).dtype), Columns(variables).total
         if self.given == AUTO:
-            if steps_per_batch > 1 or not _can_remember(variables, method):
+            if not remembers:
                 return None, None
             rows_alone = isinstance(method.solver, AutoSolver)
             choose = partial(_chosen, add_late, Columns(variables), dtype, rows_alone)
-            return None, AutoMemory(add, size, dtype, add_late, choose, _wants_factors)
+            return None, AutoMemory(add, size, dtype, add_late, choose, _wants_factors, share)
         return None, None if self.given is None else Memory(add, size, dtype, self.given)
 
 
@@ -199,19 +205,21 @@ def _chosen(add: Callable, columns: Columns, dtype: Any, may_keep_rows: bool, ob
 
 def _wants_factors(objective: Any, method: Method) -> bool:
     """Return whether Kronecker factors are to be kept of an `Objective`, where it has them."""
-    if not isinstance(method.solver, AutoSolver) or type(objective) is not LocalObjective:
+    if not isinstance(method.solver, AutoSolver) or type(objective) not in (LocalObjective, ReplicatedObjective):
         return False
     total, outputs = objective.columns.total, _outputs_of(objective)
-    few = total <= SMALL or (
-        outputs <= (MOST_OUTPUTS if objective.sums_squares else MOST_CLASSES) and total <= MOST_WITH_ROWS
-    )
-    return isinstance(method.scaling, IdentityScaling) and not few
+    if not isinstance(method.scaling, IdentityScaling):
+        return False
+    if objective.half is not None or total <= SMALL:
+        return objective.half is not None
+    few = outputs <= (MOST_OUTPUTS if objective.sums_squares else MOST_CLASSES) and total <= MOST_WITH_ROWS
+    return not few or objective.examples_mix()
 
 
 def _outputs_of(objective: Any) -> float:
     """Return how many residuals an example has; infinity where the graph leaves it open."""
     sizes = [tensor.shape[1:].num_elements() for tensor, _ in objective.rows]
-    return np.inf if None in sizes else sum(sizes)
+    return np.inf if None in sizes else sum(sizes) / objective.num_parts
 
 
 def _keeps_gram(parameters: int, outputs: float) -> bool:

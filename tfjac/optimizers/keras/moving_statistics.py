@@ -41,7 +41,8 @@ def advice(momentum: float) -> str | None:
     return (
         f"moving statistics of the model move by {1 - momentum:.2g} of the way in each step, and Levenberg-Marquardt "
         "takes few steps: in validation and inference they are those of other weights. Call tfjac.fit(model, x, y), "
-        "which sets them to those of all examples, or build the layer so, BatchNormalization(momentum=0.0). "
+        "which sets them to those of all examples, or build the layer so, BatchNormalization(momentum=0.0); of many "
+        "mini-batches, momentum=0.9 takes the mean of the last ones. "
         f"Received: momentum {momentum:.4g}"
     )
 

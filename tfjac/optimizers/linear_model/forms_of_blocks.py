@@ -9,7 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfjac.graph import Dependence, ExamplesMix, ancestors, source_in
+from tfjac.graph import Dependence, ExamplesMix, analyse_examples, ancestors, inline_calls, source_in
 from tfjac.graph.facts import is_parameter
 from tfjac.jacobians import JacobianOperator
 from tfjac.jacobians.factors.forms import DenseFactor
@@ -118,6 +118,16 @@ def _without_rules(
         return factors_within(group, variables, allowed, "full")
     except OverBudget as over:
         return products_instead(group, variables, over, allowed.budget), 0.0
+
+
+def examples_mix(tensor: Tensor, variables: list) -> bool:
+    """Return whether examples of a tensor `[n, ...]` depend on one another, or may do so."""
+    sources = [source_in(tf.compat.v1.get_default_graph(), variable) for variable in variables]
+    try:
+        analyse_examples(sources, inline_calls([tensor], depends_on=sources), takes_rows_of_weights=True)
+    except ExamplesMix:
+        return True
+    return False
 
 
 def flattened(group: list) -> Tensor:

@@ -5,13 +5,17 @@ positions times its vocabulary: thousands of passes, where a step of conjugate g
 """
 
 import copy
+from functools import partial
 from typing import Any
 
 import tensorflow as tf
 
 from tfjac.graph import Dependence, ExamplesMix, axes, inline_calls, source_in
 from tfjac.jacobians import JacobianOperator, jacobian_operator
+from tfjac.jacobians.factors.factorize import factorize
 from tfjac.jacobians.factors.forms import DenseFactor
+from tfjac.jacobians.factors.strategies import AS_IF_APART
+from tfjac.jacobians.operator import operator_of
 from tfjac.jacobians.passes.chunks import mapped
 from tfjac.jacobians.passes.linearise import LinearMap, NoForwardMode, pull_back, push_forward
 from tfjac.jacobians.shapes import product
@@ -147,7 +151,8 @@ def product_rows(tensors: list[Tensor], variables: list) -> ProductRows | None:
     if any(len(dependence.sources_of(tensor)) == 0 for tensor in tensors):
         return None
     try:
-        return _with_sketch(tensors, variables, sources, _probed(tensors, PROBES, [0, 0]))
+        sketch = jacobian_operator(_probed(tensors, PROBES, [0, 0]), variables)
+        return _with_sketch(tensors, variables, sources, sketch)
     except (ExamplesMix, NoForwardMode):
         return None
 
@@ -155,22 +160,29 @@ def product_rows(tensors: list[Tensor], variables: list) -> ProductRows | None:
 def drawn_rows(tensors: list[Tensor], variables: list, number: Tensor) -> ProductRows:
     """Return the `ProductRows` of tensors `[n, ...]`, with one random combination of the residuals of each example.
 
+    Where examples depend on one another, as by a batch normalisation, row n of S is what belongs to example n in the
+    gradient of the sum of all combinations. Products are exact all the same.
+
     Args:
         tensors, variables: as for `product_rows`.
         number: int64 scalar tensor, by which the signs are drawn.
 
     Raises:
-        ExamplesMix: where examples depend on one another.
+        ExamplesMix: where it cannot be told what belongs to which example.
         NoForwardMode: where ops on the way have none.
     """
     sources = [source_in(tf.compat.v1.get_default_graph(), variable) for variable in variables]
     tensors = inline_calls(tensors, depends_on=sources)
-    return _with_sketch(tensors, variables, sources, _probed(tensors, 1, tf.stack([number, 0])))
+    combinations = _probed(tensors, 1, tf.stack([number, 0]))
+    try:
+        sketch = jacobian_operator(combinations, variables)
+    except ExamplesMix:
+        sketch = operator_of(combinations, variables, partial(factorize, examples_mix=AS_IF_APART, verify=False))
+    return _with_sketch(tensors, variables, sources, sketch)
 
 
-def _with_sketch(tensors: list[Tensor], variables: list, sources: list, combinations: Tensor) -> ProductRows:
-    """Return the `ProductRows` whose S is the Jacobian of `combinations` `[n, probes]`."""
-    sketch = jacobian_operator(combinations, variables)
+def _with_sketch(tensors: list[Tensor], variables: list, sources: list, sketch: JacobianOperator) -> ProductRows:
+    """Return the `ProductRows` of tensors `[n, ...]` with S."""
     forward, backward = push_forward(tensors, sources), pull_back(tensors, sources)
     forward, backward = forward.with_zeros(tensors), backward.with_zeros(sources)
     return ProductRows(forward, backward, sketch, [axes(tensor) for tensor in tensors], sketch.dtype)

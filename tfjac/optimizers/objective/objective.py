@@ -12,7 +12,13 @@ from tfjac.graph import as_tf_variable, replay, stays, verified
 from tfjac.optimizers.columns import Columns
 from tfjac.optimizers.conditions.coordinates import positions_of, sources_of
 from tfjac.optimizers.contracts import AS_FACTORS, Allowed, LinearModel, SummedObjective
-from tfjac.optimizers.linear_model import Linearisation, VerifiedLinearisation, stacked_jacobian, stacked_rows
+from tfjac.optimizers.linear_model import (
+    Linearisation,
+    VerifiedLinearisation,
+    examples_mix,
+    stacked_jacobian,
+    stacked_rows,
+)
 from tfjac.optimizers.variables import variable_name
 from tfjac.types import Tensor, Variable
 
@@ -30,6 +36,7 @@ class LocalObjective(SummedObjective):
         terms: list of the terms of a loss that gave the rows; empty where squares of r are summed as they are.
         sources: what J is taken with respect to, where that is not the variables themselves.
         sums_squares: whether F adds up the squares of r, if the tensors of the rows are r; they may have weights.
+        half: the first op that computes in bfloat16, or None.
 
     Attributes:
         columns: the `Columns` of J.
@@ -50,7 +57,9 @@ class LocalObjective(SummedObjective):
         terms: Sequence = (),
         sources: Any = None,
         sums_squares: bool = True,
+        half: tf.Operation | None = None,
     ) -> None:
+        self.half = half
         self.cost, self.rows, self.prior, self.variables = cost, list(rows), prior, list(variables)
         self._sources = self.variables if sources is None else sources
         self.columns, self.gradients, self.terms = Columns(self._sources), gradients, list(terms)
@@ -78,6 +87,10 @@ class LocalObjective(SummedObjective):
         names = [variable_name(variable) for variable in self.variables]
         magnitude = tf.norm([tf.norm(residual), *(term.magnitude() for term in self.terms)])
         return VerifiedLinearisation(jacobian, residual, self.prior, self.gradients, names, magnitude)
+
+    def examples_mix(self) -> bool:
+        """Return whether residuals of an example depend on other examples, or may do so."""
+        return any(examples_mix(tensor, self._sources) for tensor, _ in self.rows)
 
     def places_of_rows(self) -> Tensor:
         """Return where each row of J is among the elements of all residuals, tensor by tensor: `[rows]`, int32."""

@@ -1,6 +1,7 @@
 """Checks of what the loss or the residuals depend on, and by gradients of which precision."""
 
 from collections.abc import Sequence
+from typing import NoReturn
 
 import keras
 import tensorflow as tf
@@ -13,21 +14,28 @@ from tfjac.types import Tensor, Variable
 
 
 def check_dependence(
-    targets: Sequence[Tensor], variables: Sequence[Variable], dependence: Dependence, what: str
-) -> None:
+    targets: Sequence[Tensor],
+    variables: Sequence[Variable],
+    dependence: Dependence,
+    what: str,
+    may_be_half: bool = False,
+) -> tf.Operation | None:
     """Refuse variables that the targets do not depend on, and arithmetic in another precision than theirs.
+
+    Returns the first op that computes in bfloat16, if that may be, else None.
 
     Args:
         targets: list of tensors of one graph.
         variables: the variables.
         dependence: `Dependence` on their handles in that graph.
         what: what the targets are called in messages, "loss" or "residuals".
+        may_be_half: whether ops may compute in bfloat16, if variables are in float32.
 
     Raises:
         ValueError: naming the variable, or the op.
     """
     _check_reached(targets, variables, dependence, what)
-    _check_precision(dependence.path(targets), as_tf_variable(variables[0]).dtype)
+    return _check_precision(dependence.path(targets), as_tf_variable(variables[0]).dtype, may_be_half)
 
 
 def _check_reached(targets: Sequence[Tensor], variables: Sequence[Variable], dependence: Dependence, what: str) -> None:
@@ -72,18 +80,27 @@ def warn_of_lost(tensors: list[Tensor], dependence: Dependence, what: str) -> No
         )
 
 
-def _check_precision(path: Sequence[tf.Operation], dtype: tf.DType) -> None:
+def _check_precision(path: Sequence[tf.Operation], dtype: tf.DType, may_be_half: bool) -> tf.Operation | None:
     """Check that no op computes in another dtype by choice: those that resize images have but one, up to a cast."""
-    narrow = set()
+    narrow, half = set(), None
     for op in path:
         has_none_other = facts_of(op).single_precision or any(tensor.ref() in narrow for tensor in op.inputs)
         for output in op.outputs:
             if has_none_other and output.dtype == tf.float32 != dtype:
                 narrow.add(output.ref())
+            elif may_be_half and output.dtype == tf.bfloat16 and dtype == tf.float32:
+                half = half or op
             elif output.dtype.is_floating and output.dtype != dtype:
-                raise ValueError(
-                    "Levenberg-Marquardt solves linear systems made of derivatives: the model must compute in the "
-                    "dtype of its variables throughout, float32 or float64, without mixed precision (Keras computes "
-                    f"losses in keras.config.floatx(), here {keras.config.floatx()}). Received: variables of dtype "
-                    f"{dtype.name}, and op {op.name!r} of type {op.type}, which gives {output.dtype.name}"
-                )
+                refuse_precision(op, dtype)
+    return half
+
+
+def refuse_precision(op: tf.Operation, dtype: tf.DType) -> NoReturn:
+    """Raise ValueError: an op computes in another precision than that of the variables."""
+    raise ValueError(
+        "Levenberg-Marquardt solves linear systems made of derivatives: the model must compute in the dtype of its "
+        f"variables throughout, float32 or float64 (Keras computes losses in keras.config.floatx(), here "
+        f"{keras.config.floatx()}). mixed_bfloat16 goes with Kronecker factors alone: in model.fit, with memory, "
+        "solver and scaling as they are by default. Received: variables of dtype "
+        f"{dtype.name}, and op {op.name!r} of type {op.type}, which gives {op.outputs[0].dtype.name}"
+    )

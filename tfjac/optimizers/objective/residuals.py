@@ -12,14 +12,18 @@ from tfjac.optimizers.conditions.coordinates import positions_of, sources_of
 from tfjac.optimizers.objective.broadcasts import warn_of_broadcasts
 from tfjac.optimizers.objective.loss_terms import loss_terms
 from tfjac.optimizers.objective.objective import LocalObjective, ObjectiveOnManifolds
-from tfjac.optimizers.objective.reached_variables import check_dependence, warn_of_lost
+from tfjac.optimizers.objective.reached_variables import check_dependence, refuse_precision, warn_of_lost
 from tfjac.optimizers.objective.reference_gradients import reference_gradients
 from tfjac.optimizers.objective.regularisers import combined, diagonal_prior
 from tfjac.types import Tensor, Variable
 
 
 def objective_of_loss(
-    loss: Tensor, variables: Sequence[Variable], gradients: list | None = None, verify: bool | None = None
+    loss: Tensor,
+    variables: Sequence[Variable],
+    gradients: list | None = None,
+    verify: bool | None = None,
+    may_be_half: bool = False,
 ) -> LocalObjective:
     """Return the `Objective` of a loss that is a sum of squares and convex functions; F is the loss itself.
 
@@ -31,6 +35,7 @@ def objective_of_loss(
         variables: list of `tf.Variable` or `keras.Variable`.
         gradients: list of the gradients of the loss that other code has taken, for verification, or None.
         verify: whether to verify, see `verification_wanted`.
+        may_be_half: whether the model may compute in bfloat16, which is noted as `half` then.
 
     Raises:
         NotASumOfSquares: a ValueError that names the op through which a variable enters in another way.
@@ -38,7 +43,7 @@ def objective_of_loss(
     """
     loss, drawn_again = inlined(loss, variables)
     dependence = Dependence(_sources(loss.graph, variables))
-    check_dependence([loss], variables, dependence, "loss")
+    half = check_dependence([loss], variables, dependence, "loss", may_be_half)
     priors, terms = [], []
     for term in loss_terms(loss, dependence):
         found = diagonal_prior(term, dependence)
@@ -47,10 +52,12 @@ def objective_of_loss(
         else:
             priors.append(found)
     rows = [term.rows() for term in terms]
+    if half is not None and any(tensor.dtype == tf.bfloat16 for tensor, _ in rows):
+        refuse_precision(half, tf.float32)
     warn_of_broadcasts([term.root for term in terms], dependence)
     cost, prior = tf.reduce_sum(loss), combined(priors, Columns(variables).sizes, loss.dtype)
-    if not verification_wanted(verify):
-        return LocalObjective(cost, rows, prior, variables, terms=terms)
+    if half is not None or not verification_wanted(verify):
+        return LocalObjective(cost, rows, prior, variables, terms=terms, half=half)
     known = gradients is not None and any(x is not None for x in gradients) and not drawn_again
     reference = reference_gradients(cost, variables, gradients if known else None)
     return LocalObjective(cost, rows, prior, variables, reference, terms)

@@ -5,9 +5,9 @@ import tensorflow as tf
 
 from tfjac.arguments import choice, positive, positive_integer
 from tfjac.graph import while_loop
+from tfjac.jacobians.factors.kronecker_block import has_kronecker_factors
 from tfjac.optimizers.contracts import LinearModel
 from tfjac.optimizers.solvers.base import Cost, ProductSystem, Solve, Solved, Solver, System, dot, finite_or_zeros
-from tfjac.optimizers.solvers.kronecker_block import has_kronecker_factors
 from tfjac.optimizers.solvers.preconditioners import KINDS, Preconditioner, Product
 from tfjac.optimizers.solvers.problem_sizes import ProblemSizes
 from tfjac.types import Config, PreconditionerName, Tensor

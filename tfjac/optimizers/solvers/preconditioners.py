@@ -8,9 +8,9 @@ import tensorflow as tf
 from tfjac import ops
 from tfjac.jacobians.factors.forms import listed
 from tfjac.jacobians.factors.gather_factor import row_grams
+from tfjac.jacobians.factors.kronecker_block import LARGEST_BLOCK, DiagonalBlock, KroneckerBlock, inverse, sides_of
 from tfjac.optimizers.contracts import LinearModel
 from tfjac.optimizers.linear_model.elimination import is_read_by_rows
-from tfjac.optimizers.solvers.kronecker_block import LARGEST_BLOCK, KroneckerBlock, inverse, sides_of
 from tfjac.types import Tensor
 
 Product: TypeAlias = Callable[[Tensor], Tensor]
@@ -53,20 +53,6 @@ class Preconditioner:
         return apply
 
 
-class Diagonal:
-    """1 / (diag(JᵀJ) + mass), for one variable.
-
-    Args:
-        diagonal: diag(JᵀJ), the part of the variable.
-    """
-
-    def __init__(self, diagonal: Tensor) -> None:
-        self._diagonal = diagonal
-
-    def inverse(self, mass: Tensor) -> Product:
-        return lambda vector: vector / (self._diagonal + mass)
-
-
 class Block:
     """(A + mass)⁻¹ for one variable, the block inverted.
 
@@ -98,23 +84,23 @@ class Rows:
         return lambda vector: tf.reshape(tf.linalg.matvec(inverted, tf.reshape(vector, self._shape)), [-1])
 
 
-class Kronecker:
-    """What stands for (A ⊗ G + m·I)⁻¹ for one variable, m being its mean mass, where JᵀJ ≈ A ⊗ G.
+class Approximate:
+    """What stands for (JᵀJ + mass)⁻¹ of one variable.
 
     Args:
-        block: `KroneckerBlock`.
+        block: `KroneckerBlock`, of which the inverse is that for the mean mass, or `DiagonalBlock`.
     """
 
-    def __init__(self, block: KroneckerBlock) -> None:
+    def __init__(self, block: KroneckerBlock | DiagonalBlock) -> None:
         self._block = block
 
     def inverse(self, mass: Tensor) -> Product:
-        inverses = self._block.inverses(tf.reduce_mean(mass))
+        inverses = self._block.inverses(mass)
         return lambda vector: self._block.multiplied(inverses, vector)
 
 
 def _diagonal(factors: list, diagonal: Tensor) -> Part:
-    return Diagonal(diagonal)
+    return Approximate(DiagonalBlock(diagonal))
 
 
 def _block_diagonal(factors: list, diagonal: Tensor) -> Part:
@@ -122,14 +108,14 @@ def _block_diagonal(factors: list, diagonal: Tensor) -> Part:
         return Rows(row_grams(factors))
     possible = factors and diagonal.shape[0] <= LARGEST_BLOCK and all(factor.has_outer_form for factor in factors)
     if not possible:
-        return Diagonal(diagonal)
+        return Approximate(DiagonalBlock(diagonal))
     return Block(tf.add_n([ops.jacobian_gram(*listed(factor))[0] for factor in factors]))
 
 
 def _kronecker(factors: list, diagonal: Tensor) -> Part:
     if is_read_by_rows(factors):
         return Rows(row_grams(factors))
-    return Kronecker(KroneckerBlock.of(factors)) if sides_of(factors) else Diagonal(diagonal)
+    return Approximate(KroneckerBlock.of(factors) if sides_of(factors) else DiagonalBlock(diagonal))
 
 
 KINDS = {"kronecker": _kronecker, "block_diagonal": _block_diagonal, "diagonal": _diagonal}

@@ -20,6 +20,13 @@ UNLESS_MIXED = "unless mixed"
 """As "full" reads a graph, but `ExamplesMix` is raised where examples mix: for those who have another way then."""
 
 
+AS_IF_APART = "as if apart"
+"""Examples may mix. Row n is then what use n of a weight has in the gradient of the sum of all rows.
+
+That is no Jacobian, as d mixes through what examples share. It is what Kronecker factors are made of.
+"""
+
+
 @dataclasses.dataclass(eq=False)
 class Problem:
     """The Jacobian of ys with respect to variables, each of which some y depends on, without function calls on the way.
@@ -63,6 +70,9 @@ class Problem:
         Raises:
             ExamplesMix: where examples depend on one another, or this cannot be decided.
         """
+        if self.examples_mix == AS_IF_APART:
+            analysis = analyse_examples(self.dependence, self.ys, as_if_apart=True)
+            return analysis, find_uses(analysis, self.dependence.sources, axes(self.ys[0])[0])
         may_mix = self.examples_mix != "error"
         analysis = analyse_examples(self.dependence, self.ys, takes_rows_of_weights=may_mix)
         if may_mix and has_control_flow(analysis):

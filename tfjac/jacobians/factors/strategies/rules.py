@@ -7,7 +7,7 @@ from tfjac.jacobians.factors.control_flow import has_control_flow
 from tfjac.jacobians.factors.cotangents import cotangents_in_chunks, stacked_cotangents
 from tfjac.jacobians.factors.forms import DenseFactor, Factor, joined
 from tfjac.jacobians.factors.rules import factor_by_rule
-from tfjac.jacobians.factors.strategies.problem import UNLESS_MIXED, Problem
+from tfjac.jacobians.factors.strategies.problem import AS_IF_APART, UNLESS_MIXED, Problem
 from tfjac.jacobians.factors.weight_paths import columns_of_sources
 from tfjac.jacobians.shapes import after, check_when_run
 from tfjac.types import Tensor
@@ -21,6 +21,8 @@ def by_rules(problem: Problem) -> list[Factor] | None:
     if problem.examples_mix == UNLESS_MIXED and problem.row_mover is not None:
         raise examples_mix_at(problem.row_mover, "it takes rows to other places")
     if has_control_flow(analysis):
+        if problem.examples_mix == AS_IF_APART:
+            raise examples_mix_at(problem.ys[0].op, "loops or branches are on the way")
         return None
     ys, checks = problem.ys, check_when_run(analysis.assumed, axes(problem.ys[0])[0])
     outputs = list({use.output.ref(): use.output for use in uses}.values())

@@ -67,7 +67,8 @@ class ReplicatedObjective(LocalObjective):
             total([objective.prior for objective in objectives]),
         )
         squares = all(objective.sums_squares for objective in objectives)
-        super().__init__(cost, rows, prior, variables, terms=terms, sums_squares=squares)
+        half = next((objective.half for objective in objectives if objective.half is not None), None)
+        super().__init__(cost, rows, prior, variables, terms=terms, sums_squares=squares, half=half)
         self._objectives, self._replicas, self.num_parts = objectives, replicas, len(objectives)
 
     def with_parts(self, change: Callable) -> "ReplicatedObjective":
@@ -82,6 +83,10 @@ class ReplicatedObjective(LocalObjective):
         """Return the `Linearisation` of all residuals."""
         parts = self._on_each(lambda objective: objective.linearise(allowed))
         return ReplicatedLinearisation(parts, self._replicas)
+
+    def examples_mix(self) -> bool:
+        """Return whether residuals of an example depend on other examples of its replica, or may do so."""
+        return any(self._on_each(lambda objective: objective.examples_mix()))
 
     def change_of_rows(self) -> Tensor:
         """Return how much more the tensors of all rows are now, `[rows]`."""

@@ -20,10 +20,12 @@ shown, and the batch allows a small part of Pg alone. λ changes with each step 
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import tensorflow as tf
 
 from tfjac.graph import eager_creation
+from tfjac.jacobians.factors.kronecker_block import DiagonalBlock, KroneckerBlock, sides_of
 from tfjac.optimizers.columns import Columns
 from tfjac.optimizers.contracts import LinearModel, Objective
 from tfjac.optimizers.damping import NielsenDamping
@@ -32,7 +34,6 @@ from tfjac.optimizers.loop.method import Method
 from tfjac.optimizers.loop.records import Report, State
 from tfjac.optimizers.loop.step import take_step
 from tfjac.optimizers.solvers.base import Cost, Solve, Solved, Solver, System, dot, finite_or_zeros
-from tfjac.optimizers.solvers.kronecker_block import KroneckerBlock, sides_of
 from tfjac.optimizers.solvers.plan import Plan
 from tfjac.optimizers.solvers.problem_sizes import ProblemSizes
 from tfjac.optimizers.statuses import Status
@@ -76,7 +77,7 @@ class KroneckerMemory:
 
     def __init__(self, add: Callable, columns: Columns, dtype: tf.DType, sides: list) -> None:
         self._columns, self.dtype = columns, dtype
-        self._parts = [
+        self._parts: list[Any] = [
             _Diagonal(add, f"{k}", size, dtype) if form is None else _Sides(add, f"{k}", form, dtype)
             for k, (form, size) in enumerate(zip(sides, columns.sizes))
         ]
@@ -107,7 +108,14 @@ class KroneckerMemory:
         return Plan(rows, sizes.parameters, dtype, TwoDirections.name, reason, {TwoDirections.name: cost}, held)
 
     def take_step(
-        self, objective: Objective, batch: LinearModel, state: State, method: Method, weight: Tensor, stayed: Tensor
+        self,
+        objective: Objective,
+        batch: LinearModel,
+        state: State,
+        method: Method,
+        weight: Tensor,
+        stayed: Tensor,
+        share: Tensor | float = 1.0,
     ) -> tuple[State, Report, Tensor]:
         """Take a step, remember the batch, and return the `State`, the `Report`, and the loss of the batch after it.
 
@@ -117,6 +125,7 @@ class KroneckerMemory:
             state: a `State`; method: a `Method`.
             weight: scalar, what the batch counts for; with zero it is not remembered.
             stayed: scalar bool, whether the variables are where the last step left them.
+            share: scalar, the part of the bounds of α that is used.
         """
         steps = self._steps.value.read_value()
         begun = tf.cast(steps, self.dtype)
@@ -125,15 +134,15 @@ class KroneckerMemory:
         curvature = [part.averaged(each, kept) for part, each in zip(self._parts, factors)]
         damping, largest = self._damping_now(curvature, objective.sums_squares)
         is_due = tf.equal(steps % REFRESHED, 0) | (steps < REFRESHED)
-        inverses = [part.inverses(each, damping, is_due) for part, each in zip(self._parts, curvature)]
+        inverses = [part.inverses(block, damping, is_due) for part, block in zip(self._parts, curvature)]
 
         def precondition(gradient: Tensor) -> Tensor:
-            pairs = zip(self._parts, inverses, tf.split(gradient, sizes))
-            return tf.concat([part.multiplied(inverse, each) for part, inverse, each in pairs], axis=0)
+            pairs = zip(curvature, inverses, tf.split(gradient, sizes))
+            return tf.concat([block.multiplied(inverse, each) for block, inverse, each in pairs], axis=0)
 
-        diagonal = tf.concat([part.diagonal(each) for part, each in zip(self._parts, curvature)], axis=0)
+        diagonal = tf.concat([block.diagonal() for block in curvature], axis=0)
         last = self._last.value.read_value() * tf.cast(stayed, self.dtype)
-        solver = TwoDirections(precondition, diagonal, last, damping, self._stiffness.value.read_value(), kept)
+        solver = TwoDirections(precondition, diagonal, last, damping, self._stiffness.value.read_value(), kept, share)
         with_factors = method._replace(solver=solver, damping=NielsenDamping(), acceleration=None, gram_dtype=None)
         start = State((damping, 2 * tf.ones_like(damping)), state.scaling)
         before = objective.position(objective.values())
@@ -146,8 +155,8 @@ class KroneckerMemory:
         following = _following(report, solver.allowed)
 
         def keep() -> Tensor:
-            for part, average, inverse in zip(self._parts, curvature, inverses):
-                part.keep(average, inverse)
+            for part, block, inverse in zip(self._parts, curvature, inverses):
+                part.keep(block, inverse)
             for variable, value in (
                 (self._last, moved),
                 (self._damping, following),
@@ -165,8 +174,8 @@ class KroneckerMemory:
 
     def _damping_now(self, curvature: list, sums_squares: bool) -> tuple[Tensor, Tensor]:
         """Return λ, and the largest mean of diag(JᵀJ) so far."""
-        traces = [part.trace(each) for part, each in zip(self._parts, curvature)]
-        mean, before = tf.add_n(traces) / self._columns.total, self._largest.value.read_value()
+        mean = tf.add_n([block.trace() for block in curvature]) / self._columns.total
+        before = self._largest.value.read_value()
         largest, damping = tf.maximum(FORGETS_LARGEST * before, mean), self._damping.value.read_value()
         damping = tf.where(damping > 0, damping, mean)
         return damping if sums_squares else tf.maximum(damping, LEAST * largest), largest
@@ -208,6 +217,7 @@ class TwoDirections(Solver):
         damping: scalar, λ of the first attempt.
         stiffness: scalar, κ of the batches before.
         kept: scalar, by what that fades.
+        share: scalar, the part of the bound of α that is used.
 
     Attributes:
         stiffness: scalar, κ with the batch, once it is `prepare`d.
@@ -220,10 +230,17 @@ class TwoDirections(Solver):
     allowed: tf.Tensor
 
     def __init__(
-        self, precondition: Callable, diagonal: Tensor, last: Tensor, damping: Tensor, stiffness: Tensor, kept: Tensor
+        self,
+        precondition: Callable,
+        diagonal: Tensor,
+        last: Tensor,
+        damping: Tensor,
+        stiffness: Tensor,
+        kept: Tensor,
+        share: Tensor | float = 1.0,
     ) -> None:
         self._precondition, self._diagonal, self._last = precondition, diagonal, last
-        self._damping, self._before, self._kept = damping, stiffness, kept
+        self._damping, self._before, self._kept, self._share = damping, stiffness, kept, share
 
     def cost(self, sizes: ProblemSizes) -> Cost:
         """Return zeros: there is nothing to choose."""
@@ -239,6 +256,7 @@ class TwoDirections(Solver):
         self.stiffness = self._kept * self._before + (1 - self._kept) * stiffness
         plane.most = tf.minimum(1 / self.stiffness, 1.0)
         self.allowed = tf.minimum(1 / stiffness, plane.most)
+        plane.most *= self._share
         return plane
 
 
@@ -347,18 +365,6 @@ class _Sides:
             is_due, lambda: block.inverses(damping), lambda: [side.value.read_value() for side in self._inverses]
         )
 
-    def multiplied(self, inverses: list[Tensor], vector: Tensor) -> Tensor:
-        """Return the product of inverses with a vector `[size]`."""
-        return KroneckerBlock(inverses[0], inverses[1], self._layout).multiplied(inverses, vector)
-
-    def trace(self, block: KroneckerBlock) -> Tensor:
-        """Return the trace, a scalar."""
-        return block.trace()
-
-    def diagonal(self, block: KroneckerBlock) -> Tensor:
-        """Return the diagonal, `[size]`."""
-        return block.diagonal()
-
     def keep(self, block: KroneckerBlock, inverses: list[Tensor]) -> None:
         """Assign all."""
         for variable, value in zip((*self._sides, *self._inverses), (block.left, block.right, *inverses)):
@@ -371,28 +377,15 @@ class _Diagonal:
     def __init__(self, add: Callable, name: str, size: int, dtype: tf.DType) -> None:
         self._diagonal, self.numbers, self.operations = add(f"diagonal_{name}", (size,), dtype), size, size
 
-    def averaged(self, factors: list, kept: Tensor) -> Tensor:
-        """Return the diagonal with that of a batch."""
+    def averaged(self, factors: list, kept: Tensor) -> DiagonalBlock:
+        """Return the `DiagonalBlock` with that of a batch."""
         old = self._diagonal.value.read_value()
-        new = [each.squared_column_norms() for each in factors]
-        return kept * old + (1 - kept) * tf.add_n(new) if new else old
+        return DiagonalBlock(kept * old + (1 - kept) * DiagonalBlock.of(factors).values if factors else old)
 
-    def inverses(self, diagonal: Tensor, damping: Tensor, is_due: Tensor) -> Tensor:
-        """Return the damped inverse."""
-        return 1 / (diagonal + damping)
+    def inverses(self, block: DiagonalBlock, damping: Tensor, is_due: Tensor) -> list[Tensor]:
+        """Return the inverse of a `DiagonalBlock`."""
+        return block.inverses(damping)
 
-    def multiplied(self, inverse: Tensor, vector: Tensor) -> Tensor:
-        """Return the product with a vector `[size]`."""
-        return inverse * vector
-
-    def trace(self, diagonal: Tensor) -> Tensor:
-        """Return the trace, a scalar."""
-        return tf.reduce_sum(diagonal)
-
-    def diagonal(self, diagonal: Tensor) -> Tensor:
-        """Return the diagonal."""
-        return diagonal
-
-    def keep(self, diagonal: Tensor, inverse: Tensor) -> None:
-        """Assign it."""
-        self._diagonal.value.assign(diagonal)
+    def keep(self, block: DiagonalBlock, inverses: list[Tensor]) -> None:
+        """Assign the diagonal."""
+        self._diagonal.value.assign(block.values)

@@ -29,6 +29,7 @@ from tfjac.optimizers.execution.streamed.recalling import BatchMemory, Linearise
 from tfjac.optimizers.loop.method import Method
 from tfjac.optimizers.loop.records import Report, State, chosen
 from tfjac.optimizers.loop.step import Restrictions, Step, take_step
+from tfjac.optimizers.objective.reached_variables import refuse_precision
 from tfjac.optimizers.solvers import ConjugateGradientSolver
 from tfjac.optimizers.solvers.plan import Plan
 from tfjac.optimizers.solvers.problem_sizes import ProblemSizes
@@ -40,6 +41,13 @@ OF_OTHER_LOSSES = 6.0
 
 _SAME_LOSS = 1e-3
 """Relative difference of the loss up to which a batch may be that of the step before."""
+
+WITHOUT_SCHEDULE = (
+    "A schedule of learning_rate scales steps with Kronecker factors alone; damping sets the length of others. They "
+    "are kept with memory, solver and scaling as they are by default, of networks as in docs/mini_batches.md: leave "
+    "learning_rate out. "
+)
+"""Why it is refused."""
 
 REPEATS = 3
 """After so many steps on the same data one after the other, nothing is remembered any more."""
@@ -96,10 +104,14 @@ class AutoMemory:
         add_late: the same as `add`, for variables that are made while the first batch is traced.
         choose: function from the `Objective` of the first batch to the `BatchMemory`, which makes its variables.
         wants_factors: function from an `Objective` and a `Method` to whether Kronecker factors are to be kept instead.
+        share: function without arguments that returns by what steps with them are scaled, from 0 to 1; or None.
 
     Attributes:
         keeps_nothing: whether the graph that was traced last remembers nothing, whatever the data.
     """
+
+    may_be_half = True
+    """Whether a model may compute in bfloat16: Kronecker factors are kept then."""
 
     def __init__(
         self,
@@ -109,9 +121,10 @@ class AutoMemory:
         add_late: Callable,
         choose: Callable,
         wants_factors: Callable,
+        share: Callable | None = None,
     ) -> None:
         self.model: Any = None  # the `BatchMemory`, or `KroneckerMemory`, from the first batch on
-        self._add_late, self._wants_factors = add_late, wants_factors
+        self._add_late, self._wants_factors, self._share = add_late, wants_factors, share
         self._choose, self._dtype, self.keeps_nothing = choose, dtype, False
         self._loss, self._seen = add("loss_after_step", (), "float64"), add("residuals_seen", (), "float64")
         self._steps, self._repeats = add("steps_so_far", (), "int64"), add("steps_on_same_data", (), "int64")
@@ -129,6 +142,10 @@ class AutoMemory:
         drawn = self._drawn(objective, method)
         if drawn is not None:
             return self._step_with_factors(objective, drawn, state, method, restrictions, weight)
+        if objective.half is not None:
+            refuse_precision(objective.half, objective.cost.dtype)
+        if self._share is not None:
+            raise ValueError(WITHOUT_SCHEDULE + f"Received: {objective.columns.total:,} weights without such factors")
         batch = objective.linearise(allowed)
         start = LinearisedObjective(objective, batch)
         sizes = ProblemSizes.of(batch, method.gram_dtype, method.scaling.is_one_number, allowed.budget)
@@ -190,19 +207,23 @@ class AutoMemory:
         restrictions: Restrictions,
         weight: Tensor,
     ) -> Step:
-        """Take a step with Kronecker factors, or by conjugate gradients if the data are those of the steps before."""
+        """Take a step with Kronecker factors, or by conjugate gradients if the data are those of the steps before.
+
+        In bfloat16 it is the former always: iterations would end at the rounding of products.
+        """
         self.keeps_nothing, stayed = False, self._stayed(objective)
         streams = self._look(tf.cast(objective.cost, tf.float64), stayed, at_once=True)
 
         def remember() -> tuple:
-            return self.model.take_step(objective, drawn, state, method, weight, stayed)
+            share = 1.0 if self._share is None else tf.clip_by_value(tf.cast(self._share(), drawn.dtype), 0, 1)
+            return self.model.take_step(objective, drawn, state, method, weight, stayed, share)
 
         def iterate() -> tuple:
             solver, start = ConjugateGradientSolver(), LinearisedObjective(objective, drawn)
             step = take_step(start, state, method._replace(solver=solver, acceleration=None), restrictions)
             return step.state, named(step.report, method, solver), tf.cast(step.report.cost, tf.float64)
 
-        state, report, loss = tf.cond(streams, remember, iterate)
+        state, report, loss = remember() if objective.half is not None else tf.cond(streams, remember, iterate)
         self._note(objective, loss)
         sizes = ProblemSizes.of(drawn, method.gram_dtype, method.scaling.is_one_number, method.allowed().budget)
         return Step(state, report, sizes, drawn.num_rows, tf.constant(False), state)

@@ -1,4 +1,4 @@
-"""JᵀJ of one variable as a Kronecker product, and what stands for its damped inverse."""
+"""JᵀJ of one variable as a Kronecker product, or by its diagonal, and what stands for the damped inverse."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from tfjac.jacobians.factors.forms import Factor
+from tfjac.jacobians.factors.gather_factor import GatherFactor, row_grams
 from tfjac.jacobians.factors.kronecker import kronecker_product
 from tfjac.types import Tensor
 
@@ -41,6 +43,11 @@ class KroneckerBlock(NamedTuple):
         left = tf.add_n([share[:, None, None] * each for share, (each, _) in zip(shares, pairs)])
         return cls(left, right, factors[0].outer_form()[2])
 
+    @property
+    def size(self) -> int:
+        """The number of rows of A ⊗ G, all groups together."""
+        return self.left.shape[0] * self.left.shape[1] * self.right.shape[1]
+
     def trace(self) -> Tensor:
         """Return tr(A ⊗ G), a scalar."""
         return tf.reduce_sum(tf.linalg.trace(self.left) * tf.linalg.trace(self.right))
@@ -51,8 +58,8 @@ class KroneckerBlock(NamedTuple):
         return tf.reshape(tf.einsum(f"gi,go->{self.layout}", *sides), [-1])
 
     def inverses(self, mass: Tensor) -> list[Tensor]:
-        """Return (A + π√m·I)⁻¹ and (G + √m/π·I)⁻¹ for a scalar m; π² = (tr A / i) / (tr G / o) shares it out evenly."""
-        root = tf.sqrt(mass)
+        """Return (A + π√m·I)⁻¹ and (G + √m/π·I)⁻¹, m the mean mass; π² = (tr A / i) / (tr G / o) shares it out."""
+        root = tf.sqrt(tf.reduce_mean(mass))
         size = [tf.linalg.trace(side) / side.shape[-1] for side in (self.left, self.right)]
         share = tf.sqrt(tf.math.divide_no_nan(*size))
         share = tf.where((share > 0) & tf.math.is_finite(share), share, tf.ones_like(share))
@@ -68,6 +75,62 @@ class KroneckerBlock(NamedTuple):
         blocks = tf.reshape(vector, [sizes[axis] for axis in self.layout])
         blocks = tf.matmul(tf.matmul(left, tf.einsum(f"{self.layout}->gio", blocks)), right)
         return tf.reshape(tf.einsum(f"gio->{self.layout}", blocks), [-1])
+
+    def times(self, vectors: Tensor) -> Tensor:
+        """Return (A ⊗ G)·v of `v[size, r]`, in the order of the variable; sides need not be symmetric."""
+        within = self.layout.translate(str.maketrans("io", "jk"))
+        product = tf.einsum(f"{within}r,gij,gok->{self.layout}r", self._blocks(vectors), self.left, self.right)
+        return tf.reshape(product, [self.size, -1])
+
+    def transpose_times(self, vectors: Tensor) -> Tensor:
+        """Return (A ⊗ G)ᵀ·v of `v[size, r]`, likewise."""
+        left, right = (tf.linalg.matrix_transpose(side) for side in (self.left, self.right))
+        return KroneckerBlock(left, right, self.layout).times(vectors)
+
+    def _blocks(self, vectors: Tensor) -> Tensor:
+        sizes = dict(zip("gio", [*self.left.shape[:2], self.right.shape[1]]))
+        return tf.reshape(vectors, [*(sizes[axis] for axis in self.layout), -1])
+
+
+def block_of(factor: Factor) -> KroneckerBlock | None:
+    """Return the `KroneckerBlock` of one factor, None without any; of a table each row is a group, with A = 1."""
+    if factor.has_outer_form:
+        return KroneckerBlock.of([factor])
+    if not isinstance(factor, GatherFactor):
+        return None
+    grams = row_grams([factor])
+    return KroneckerBlock(tf.ones([tf.shape(grams)[0], 1, 1], grams.dtype), grams, "gio")
+
+
+class DiagonalBlock(NamedTuple):
+    """diag(JᵀJ) of one variable in place of JᵀJ; methods as of `KroneckerBlock`.
+
+    Attributes:
+        values: `[size]`.
+    """
+
+    values: tf.Tensor
+
+    @classmethod
+    def of(cls, factors: Sequence[Any]) -> "DiagonalBlock":
+        """Return the block of a list of `Factor` of one variable."""
+        return cls(tf.add_n([factor.squared_column_norms() for factor in factors]))
+
+    def trace(self) -> Tensor:
+        """Return the sum of all values, a scalar."""
+        return tf.reduce_sum(self.values)
+
+    def diagonal(self) -> Tensor:
+        """Return the values, `[size]`."""
+        return self.values
+
+    def inverses(self, mass: Tensor) -> list[Tensor]:
+        """Return 1 / (values + mass), `[size]`, for a scalar or a vector `[size]`."""
+        return [1 / (self.values + mass)]
+
+    def multiplied(self, inverses: Sequence[Tensor], vector: Tensor) -> Tensor:
+        """Return the product of what `inverses` returned with a vector `[size]`."""
+        return inverses[0] * vector
 
 
 def inverse(matrix: Tensor) -> Tensor:
