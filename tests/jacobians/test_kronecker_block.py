@@ -4,8 +4,10 @@ import itertools
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
-from tfjac.jacobians.factors.kronecker_block import DiagonalBlock, KroneckerBlock
+from tfjac.jacobians.factors.gather_factor import GatherFactor
+from tfjac.jacobians.factors.kronecker_block import DiagonalBlock, KroneckerBlock, TableBlock, table_of
 
 RNG = np.random.default_rng(0)
 GROUPS, INPUTS, OUTPUTS = 2, 3, 4
@@ -58,3 +60,33 @@ def test_a_diagonal_takes_a_mass_for_each_element():
     block = DiagonalBlock(values)
     np.testing.assert_allclose(block.trace(), values.sum())
     np.testing.assert_allclose(block.multiplied(block.inverses(mass), vector), vector / (values + mass), rtol=1e-12)
+
+
+def test_the_block_of_a_table_has_the_trace_of_each_row_and_the_sum_over_all():
+    """Reads that do not interact: each example reads a row once."""
+    ids, d = np.array([[0, 2], [2, 1], [0, 2]]), RNG.normal(size=(3, 1, 2, 4))
+    jacobian = np.zeros((3, 2, 5, 4))  # row 3 and 4 are never read; each read is a row, as if apart
+    for n, t in np.ndindex(3, 2):
+        jacobian[n, t, ids[n, t]] = d[n, 0, t]
+    grams = np.einsum("ntvo,ntvp->vop", jacobian, jacobian)
+    block = TableBlock.of([GatherFactor(tf.constant(ids), tf.constant(d), 5)])
+    np.testing.assert_allclose(block.right, grams.sum(0), rtol=1e-12)
+    left = np.trace(grams, axis1=1, axis2=2) / np.trace(grams.sum(0))
+    np.testing.assert_allclose(block.left, left, rtol=1e-12)
+    np.testing.assert_allclose(block.trace(), np.trace(grams.sum(0)), rtol=1e-12)
+    np.testing.assert_allclose(block.diagonal(), np.diag(np.kron(np.diag(left), grams.sum(0))), rtol=1e-12)
+
+
+def test_the_damped_inverse_of_a_table():
+    left, side = RNG.uniform(size=5), RNG.normal(size=(4, 9))
+    right, vector, mass = side @ side.T, RNG.normal(size=20), 0.7
+    share = np.sqrt(left.mean() / (np.trace(right) / 4))
+    damped = np.kron(np.diag(left + share * np.sqrt(mass)), right + np.sqrt(mass) / share * np.eye(4))
+    block = TableBlock(tf.constant(left), tf.constant(right))
+    applied = block.multiplied(block.inverses(tf.constant(mass, tf.float64)), tf.constant(vector))
+    np.testing.assert_allclose(applied, np.linalg.solve(damped, vector), rtol=1e-10)
+
+
+def test_a_table_that_is_read_in_two_layouts_has_no_block():
+    one, other = (GatherFactor(tf.zeros([3, 1], tf.int32), tf.zeros([3, 1, 1, width]), 20 // width) for width in (4, 2))
+    assert table_of([one]) == (5, 4) and table_of([one, other]) is None and table_of([]) is None

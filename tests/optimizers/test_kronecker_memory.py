@@ -73,7 +73,8 @@ class Factored:
         squared = np.array([[np.sum(u * v) for u in pair] for v in pair])
         slopes = np.array([np.sum(gradient * u) for u in pair])
         stiffness = (model + damping * squared)[0, 0] / -slopes[0]
-        self.stiffness = kept * self.stiffness + (1 - kept) * stiffness
+        fades = min(kept, 0.8)
+        self.stiffness = fades * self.stiffness + (1 - fades) * stiffness
         most = min(1 / self.stiffness, 1.0)
         self.last, growth = 0 * self.w, 2.0
         for _ in range(5):
@@ -84,8 +85,7 @@ class Factored:
             promise = -(slopes @ on + on @ model @ on / 2)
             if value - self.total(x, y, self.w + step) > 1e-3 * promise:
                 self.w, self.last = self.w + step, step
-                allowed = min(1 / stiffness, most)
-                self.damping = damping * np.clip((0.05 / allowed) ** 0.1, 0.8, 1.25)
+                self.damping = damping * np.clip((0.05 * stiffness) ** 0.1, 0.8, 1.25)
                 break
             self.damping = 2 * damping
             damping, growth = damping * growth, 2 * growth
@@ -187,6 +187,32 @@ def test_with_much_damping_a_step_is_along_the_gradient():
         model.train_on_batch(X[30:60], Y[30:60, :2])
         step = weights(model) - before
         assert -step @ slope > 0.999 * np.linalg.norm(step) * np.linalg.norm(slope) > 0
+
+
+def test_a_text_in_batches_of_open_size_has_factors_of_all_its_weights():
+    """Keras' Dense of rank 3 reshapes by a computed shape there, which says nothing of the features."""
+    layout = [layers.Input((6,)), layers.Embedding(9, 5), layers.Dense(7, "tanh"), layers.Dense(9)]
+    keras.utils.set_random_seed(0)
+    model = keras.Sequential(layout)
+    model.compile(LevenbergMarquardt(), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    x = RNG.integers(0, 9, size=(50, 6))
+    model.fit(x, x, batch_size=32, verbose=0)
+    sides = [[tuple(side.shape) for side in part._sides] for part in model.optimizer._memory.model._parts]
+    shapes = [(9,), (5, 5)], [(1, 5, 5), (1, 7, 7)], [(1, 1, 1), (1, 7, 7)], [(1, 7, 7), (1, 9, 9)]
+    assert sides == [*map(list, shapes), [(1, 1, 1), (1, 9, 9)]]
+
+
+@pytest.mark.parametrize("often", [False, True])
+def test_many_weights_with_one_output_have_factors_unless_they_multiply_often(often, monkeypatch):
+    monkeypatch.setattr(memory, "MOST_OUTPUTS", 4)
+    monkeypatch.setattr(memory, "MOST_WITH_ROWS_OF_LAYERS", 100)
+    entry = keras.Input((4,))
+    shared = layers.Dense(4, "tanh")
+    hidden = layers.Dense(20, "tanh")(shared(shared(shared(shared(shared(entry)))) if often else entry))
+    model = keras.Model(entry, layers.Dense(1)(hidden))
+    model.compile(LevenbergMarquardt(), "mse", jit_compile=False)
+    model.fit(X, Y[:, :1], batch_size=50, verbose=0)
+    assert isinstance(model.optimizer._memory.model, RowModel if often else KroneckerMemory)
 
 
 # ------------------------------------------------------------------------ in company

@@ -60,9 +60,7 @@ class KroneckerBlock(NamedTuple):
     def inverses(self, mass: Tensor) -> list[Tensor]:
         """Return (A + π√m·I)⁻¹ and (G + √m/π·I)⁻¹, m the mean mass; π² = (tr A / i) / (tr G / o) shares it out."""
         root = tf.sqrt(tf.reduce_mean(mass))
-        size = [tf.linalg.trace(side) / side.shape[-1] for side in (self.left, self.right)]
-        share = tf.sqrt(tf.math.divide_no_nan(*size))
-        share = tf.where((share > 0) & tf.math.is_finite(share), share, tf.ones_like(share))
+        share = _evenly(*(tf.linalg.trace(side) / side.shape[-1] for side in (self.left, self.right)))
         return [
             inverse(side + (shift * root)[:, None, None] * tf.eye(side.shape[-1], dtype=side.dtype))
             for side, shift in ((self.left, share), (self.right, 1 / share))
@@ -102,6 +100,49 @@ def block_of(factor: Factor) -> KroneckerBlock | None:
     return KroneckerBlock(tf.ones([tf.shape(grams)[0], 1, 1], grams.dtype), grams, "gio")
 
 
+class TableBlock(NamedTuple):
+    """JᵀJ ≈ diag(a) ⊗ G of a table `[rows, width]` that is read by index; methods as of `KroneckerBlock`.
+
+    a says how much of the trace of JᵀJ each row has, so that its block a·G has the trace of that of JᵀJ, as far as
+    reads of one example do not interact.
+
+    Attributes:
+        left: a `[rows]`.
+        right: G `[width, width]`.
+    """
+
+    left: tf.Tensor
+    right: tf.Tensor
+
+    @classmethod
+    def of(cls, factors: "Sequence[GatherFactor]") -> "TableBlock":
+        """Return the block of a list of `GatherFactor` of one table, whose widths are the same."""
+        right = tf.add_n([tf.einsum("nmto,nmtp->op", factor.d, factor.d) for factor in factors])
+        squares = [tf.reduce_sum(tf.square(factor.d), axis=[1, 3]) for factor in factors]
+        rows = [tf.math.unsorted_segment_sum(each, factor.ids, factor.rows) for each, factor in zip(squares, factors)]
+        return cls(tf.math.divide_no_nan(tf.add_n(rows), tf.linalg.trace(right)), right)
+
+    def trace(self) -> Tensor:
+        """Return tr(diag(a) ⊗ G), a scalar."""
+        return tf.reduce_sum(self.left) * tf.linalg.trace(self.right)
+
+    def diagonal(self) -> Tensor:
+        """Return a ⊗ diag(G), `[size]`."""
+        return tf.reshape(self.left[:, None] * tf.linalg.diag_part(self.right), [-1])
+
+    def inverses(self, mass: Tensor) -> list[Tensor]:
+        """Return 1/(a + π√m) and (G + √m/π·I)⁻¹, with π as of a `KroneckerBlock`."""
+        root = tf.sqrt(tf.reduce_mean(mass))
+        share = _evenly(tf.reduce_mean(self.left), tf.reduce_mean(tf.linalg.diag_part(self.right)))
+        shifted = tf.linalg.diag_part(self.right) + root / share
+        return [1 / (self.left + root * share), inverse(tf.linalg.set_diag(self.right, shifted))]
+
+    def multiplied(self, inverses: Sequence[Tensor], vector: Tensor) -> Tensor:
+        """Return the product of what `inverses` returned with a vector `[size]`."""
+        rows = tf.reshape(vector, [self.left.shape[0], self.right.shape[0]])
+        return tf.reshape(tf.matmul(inverses[0][:, None] * rows, inverses[1]), [-1])
+
+
 class DiagonalBlock(NamedTuple):
     """diag(JᵀJ) of one variable in place of JᵀJ; methods as of `KroneckerBlock`.
 
@@ -133,6 +174,12 @@ class DiagonalBlock(NamedTuple):
         return inverses[0] * vector
 
 
+def _evenly(left: Tensor, right: Tensor) -> Tensor:
+    """Return π, by which two sides of so large a mean share a damping out evenly; 1 where one has none."""
+    share = tf.sqrt(tf.math.divide_no_nan(left, right))
+    return tf.where((share > 0) & tf.math.is_finite(share), share, tf.ones_like(share))
+
+
 def inverse(matrix: Tensor) -> Tensor:
     """Return the inverse of positive definite matrices, NaN where they are not; a rounding error is added to them."""
     diagonal = tf.linalg.diag_part(matrix)
@@ -155,3 +202,12 @@ def sides_of(factors: Sequence[Any]) -> tuple | None:
     if len(forms) > 1 or None in next(iter(forms)) or not has_kronecker_factors(*next(iter(forms))[1:]):
         return None
     return next(iter(forms))
+
+
+def table_of(factors: Sequence[Any]) -> tuple[int, int] | None:
+    """Return the rows and the width of a table; None where `factors` are not those of one that is read by index."""
+    if not factors or not all(isinstance(factor, GatherFactor) for factor in factors):
+        return None
+    shapes = {(factor.rows, factor.d.shape[3]) for factor in factors if isinstance(factor.rows, int)}
+    rows, width = next(iter(shapes)) if len(shapes) == 1 else (None, None)
+    return (rows, width) if width and width <= LARGEST_SIDE else None

@@ -39,6 +39,9 @@ Where an example has many outputs and no Kronecker factors, it keeps JᵀJ up to
 MOST_WITH_ROWS, WINDOW = 200_000, 512
 """Up to so many weights "auto" keeps rows of J, and how many rows."""
 
+MOST_WITH_ROWS_OF_LAYERS = 20_000
+"""Up to so many where each weight multiplies once: factors are less near where derivatives share the weights."""
+
 MOST_OUTPUTS, MOST_CLASSES = 4, 1
 """Up to so many outputs of squares, or of other losses, rows are kept if examples are apart, else Kronecker factors."""
 
@@ -213,7 +216,9 @@ def _wants_factors(objective: Any, method: Method) -> bool:
     if objective.half is not None or total <= SMALL:
         return objective.half is not None
     few = outputs <= (MOST_OUTPUTS if objective.sums_squares else MOST_CLASSES) and total <= MOST_WITH_ROWS
-    return not few or objective.examples_mix()
+    if not few or objective.examples_mix():
+        return True
+    return total > MOST_WITH_ROWS_OF_LAYERS and not objective.multiplies_often()
 
 
 def _outputs_of(objective: Any) -> float:

@@ -2,7 +2,12 @@
 
 from tfjac.optimizers.linear_model.blocks import stacked_jacobian, stacked_rows
 from tfjac.optimizers.linear_model.elimination import Elimination, Touched
-from tfjac.optimizers.linear_model.forms_of_blocks import IndicesWanted, examples_mix, noting_structure
+from tfjac.optimizers.linear_model.forms_of_blocks import (
+    IndicesWanted,
+    examples_mix,
+    multiplies_often,
+    noting_structure,
+)
 from tfjac.optimizers.linear_model.free import FreeLinearisation
 from tfjac.optimizers.linear_model.linearisation import Linearisation
 from tfjac.optimizers.linear_model.plane import Frame, PlaneLinearisation
@@ -23,6 +28,7 @@ __all__ = [
     "Touched",
     "VerifiedLinearisation",
     "examples_mix",
+    "multiplies_often",
     "noting_structure",
     "stacked_jacobian",
     "stacked_rows",

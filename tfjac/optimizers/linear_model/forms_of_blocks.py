@@ -9,8 +9,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfjac.graph import Dependence, ExamplesMix, analyse_examples, ancestors, inline_calls, source_in
+from tfjac.graph import Dependence, ExamplesMix, analyse_examples, ancestors, between, inline_calls, source_in
 from tfjac.graph.facts import is_parameter
+from tfjac.graph.op_types import CONTRACTIONS
 from tfjac.jacobians import JacobianOperator
 from tfjac.jacobians.factors.forms import DenseFactor
 from tfjac.jacobians.factors.gather_factor import GatherFactor
@@ -128,6 +129,13 @@ def examples_mix(tensor: Tensor, variables: list) -> bool:
     except ExamplesMix:
         return True
     return False
+
+
+def multiplies_often(tensors: list[Tensor], variables: list) -> bool:
+    """Return whether there are more products than variables on the way: layers are shared, or derivatives are taken."""
+    sources = [source_in(tf.compat.v1.get_default_graph(), variable) for variable in variables]
+    path = between(sources, inline_calls(tensors, depends_on=sources))
+    return sum(op.type in CONTRACTIONS for op in path) > len(variables)
 
 
 def flattened(group: list) -> Tensor:

@@ -16,6 +16,7 @@ from tfjac.optimizers.linear_model import (
     Linearisation,
     VerifiedLinearisation,
     examples_mix,
+    multiplies_often,
     stacked_jacobian,
     stacked_rows,
 )
@@ -91,6 +92,10 @@ class LocalObjective(SummedObjective):
     def examples_mix(self) -> bool:
         """Return whether residuals of an example depend on other examples, or may do so."""
         return any(examples_mix(tensor, self._sources) for tensor, _ in self.rows)
+
+    def multiplies_often(self) -> bool:
+        """Return whether residuals come about by more products than there are variables."""
+        return multiplies_often([tensor for tensor, _ in self.rows], self._sources)
 
     def places_of_rows(self) -> Tensor:
         """Return where each row of J is among the elements of all residuals, tensor by tensor: `[rows]`, int32."""

@@ -88,6 +88,10 @@ class ReplicatedObjective(LocalObjective):
         """Return whether residuals of an example depend on other examples of its replica, or may do so."""
         return any(self._on_each(lambda objective: objective.examples_mix()))
 
+    def multiplies_often(self) -> bool:
+        """Return whether residuals of a replica come about by more products than there are variables."""
+        return self._objectives[0].multiplies_often()
+
     def change_of_rows(self) -> Tensor:
         """Return how much more the tensors of all rows are now, `[rows]`."""
         return tf.concat(self._on_each(lambda objective: objective.change_of_rows()), axis=0)

@@ -2,8 +2,8 @@
 
 Of each weight that multiplies data, A = mean a aᵀ and G = Σ d dᵀ are kept, which fade by β with each batch (K-FAC,
 Martens & Grosse 2015; convolutions, Grosse & Martens 2016). d is that of one random combination of the outputs of each
-example: the mean of d dᵀ over the signs is that of all outputs. Of what has no such factors, diag(JᵀJ) is kept. With P
-the inverse of all that, damped by λ, and δ the step before, a step is
+example: the mean of d dᵀ over the signs is that of all outputs. Of a table that is read by index A is diagonal. Of what
+has no such factors, diag(JᵀJ) is kept. With P the inverse of all that, damped by λ, and δ the step before, a step is
 
     p = −αPg + μδ
 
@@ -15,25 +15,28 @@ small. They were chosen by trials on digits, tables, and an autoencoder, with ba
 kept. A batch whose predictions are certain has next to no curvature. So it does not tell how far it is safe to go.
 
 *How much damping.* λ follows α: with too little damping, what is kept is wrong about directions that few examples have
-shown, and the batch allows a small part of Pg alone. λ changes with each step until that part is 1/20.
+shown, and the batch allows a small part of Pg alone. λ changes with each step until that part is 1/20, or less of
+many variables.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import tensorflow as tf
 
 from tfjac.graph import eager_creation
-from tfjac.jacobians.factors.kronecker_block import DiagonalBlock, KroneckerBlock, sides_of
+from tfjac.jacobians.factors.kronecker_block import DiagonalBlock, KroneckerBlock, TableBlock, sides_of, table_of
 from tfjac.optimizers.columns import Columns
 from tfjac.optimizers.contracts import LinearModel, Objective
 from tfjac.optimizers.damping import NielsenDamping
 from tfjac.optimizers.execution.streamed.recalling import LinearisedObjective, all_finite
+from tfjac.optimizers.execution.streamed.two_directions import TwoDirections
 from tfjac.optimizers.loop.method import Method
 from tfjac.optimizers.loop.records import Report, State
 from tfjac.optimizers.loop.step import take_step
-from tfjac.optimizers.solvers.base import Cost, Solve, Solved, Solver, System, dot, finite_or_zeros
+from tfjac.optimizers.solvers.base import Cost, Solver
 from tfjac.optimizers.solvers.plan import Plan
 from tfjac.optimizers.solvers.problem_sizes import ProblemSizes
 from tfjac.optimizers.statuses import Status
@@ -45,21 +48,18 @@ KEPT = 0.95
 REFRESHED = 5
 """After so many steps inverses are computed again; after each of the first."""
 
-WANTED_SHARE, SPEED = 0.05, 0.1
-"""The α that λ is led to, and by which power of its distance, at most by a quarter with each step."""
+WANTED, WANTED_OF_ALL, SPEED = 0.05, 0.3, 0.1
+"""The α that λ is led to; the same times the number of variables, from six on; by which power of its distance.
 
-LEAST = 0.3
-"""λ of losses that are no sums of squares is not less than so many times the largest mean of diag(JᵀJ) so far."""
+With each step λ changes by a quarter at most. The blocks of k variables leave out what these have in common: JᵀJ may be
+k times what they say.
+"""
+
+LEAST = 6.0
+"""λ of losses that are no sums of squares is no less than so many times that α and the largest mean of diag(JᵀJ)."""
 
 FORGETS_LARGEST = 0.9999
 """By what that largest mean fades with each step."""
-
-MOST_MOMENTUM = 0.95
-"""μ is no more."""
-
-STIFFEST = 1e4
-"""κ of a batch is no more."""
-
 
 LIVE = 2
 """What is kept is held so many times while a step is taken: as it was, and as it will be."""
@@ -81,6 +81,7 @@ class KroneckerMemory:
             _Diagonal(add, f"{k}", size, dtype) if form is None else _Sides(add, f"{k}", form, dtype)
             for k, (form, size) in enumerate(zip(sides, columns.sizes))
         ]
+        self._wanted = min(WANTED, WANTED_OF_ALL / len(self._parts))
         self._last = add("last_step", (columns.total,), dtype)
         self._damping, self._stiffness, self._largest = (
             add(name, (), dtype) for name in ("damping_of_factors", "stiffness", "largest_curvature")
@@ -90,7 +91,7 @@ class KroneckerMemory:
     @classmethod
     def of(cls, add: Callable, columns: Columns, batch: LinearModel, budget: float = math.inf) -> "KroneckerMemory":
         """Return the memory for batches like the first one, a `LinearModel` with drawn rows, within so many bytes."""
-        sides = [sides_of(factors) for factors in batch.jacobian.factors()]
+        sides = [sides_of(factors) or table_of(factors) for factors in batch.jacobian.factors()]
         with eager_creation():
             return cls(add, columns, batch.dtype, _within(budget / (LIVE * batch.dtype.size), sides))
 
@@ -152,7 +153,7 @@ class KroneckerMemory:
         idle = [int(Status.NOT_FINITE), int(Status.GRADIENT_TOLERANCE)]
         wanted = (weight > 0) & ~tf.reduce_any([tf.equal(report.status, status) for status in idle])
         wanted &= all_finite(diagonal, solver.stiffness, *tf.nest.flatten(inverses))
-        following = _following(report, solver.allowed)
+        following = _following(report, solver.allowed / self._wanted)
 
         def keep() -> Tensor:
             for part, block, inverse in zip(self._parts, curvature, inverses):
@@ -178,7 +179,7 @@ class KroneckerMemory:
         before = self._largest.value.read_value()
         largest, damping = tf.maximum(FORGETS_LARGEST * before, mean), self._damping.value.read_value()
         damping = tf.where(damping > 0, damping, mean)
-        return damping if sums_squares else tf.maximum(damping, LEAST * largest), largest
+        return damping if sums_squares else tf.maximum(damping, LEAST * self._wanted * largest), largest
 
 
 def named(report: Report, method: Method, solver: Solver) -> Report:
@@ -197,145 +198,20 @@ def _within(numbers: float, sides: list) -> list:
 
 def numbers_of(form: tuple) -> int:
     """Return of how many numbers A, G and their inverses are, for what `sides_of` returned."""
+    if len(form) == 2:
+        return 2 * (form[0] + form[1] ** 2)
     _, g, i, o = form
     return 2 * g * (i * i + o * o)
 
 
 def _following(report: Report, allowed: Tensor) -> Tensor:
-    """Return λ for the next step, from the `Report` of one of which the batch allowed the part α."""
-    factor = tf.clip_by_value((WANTED_SHARE / tf.maximum(allowed, 1 / STIFFEST)) ** SPEED, 0.8, 1.25)
+    """Return λ for the next step, from the `Report` of one of which the batch allowed so many times the wanted α."""
+    factor = tf.clip_by_value(allowed**-SPEED, 0.8, 1.25)
     return report.damping * tf.where(report.accepted, factor, 2 * tf.ones_like(factor))
 
 
-class TwoDirections(Solver):
-    """Steps in the plane of −Pg and the step before.
-
-    Args:
-        precondition: function from g `[p]` to Pg.
-        diagonal: `[p]`, diag(JᵀJ), or what stands for it.
-        last: `[p]`, δ.
-        damping: scalar, λ of the first attempt.
-        stiffness: scalar, κ of the batches before.
-        kept: scalar, by what that fades.
-        share: scalar, the part of the bound of α that is used.
-
-    Attributes:
-        stiffness: scalar, κ with the batch, once it is `prepare`d.
-        allowed: scalar, the part of −Pg that the batch and κ allow.
-    """
-
-    name = "kronecker"
-    takes_products = True
-    stiffness: tf.Tensor
-    allowed: tf.Tensor
-
-    def __init__(
-        self,
-        precondition: Callable,
-        diagonal: Tensor,
-        last: Tensor,
-        damping: Tensor,
-        stiffness: Tensor,
-        kept: Tensor,
-        share: Tensor | float = 1.0,
-    ) -> None:
-        self._precondition, self._diagonal, self._last = precondition, diagonal, last
-        self._damping, self._before, self._kept, self._share = damping, stiffness, kept, share
-
-    def cost(self, sizes: ProblemSizes) -> Cost:
-        """Return zeros: there is nothing to choose."""
-        return Cost(0.0, 0.0, 0.0)
-
-    def prepare(self, linearisation: LinearModel) -> System:
-        """Take g, and products of J with both directions."""
-        gradient = linearisation.gradient()
-        directions = [-self._precondition(gradient), self._last]
-        plane = _Plane(linearisation, gradient, self._diagonal, directions)
-        stiffness = tf.math.divide_no_nan(plane.stiffness(self._damping), -plane.slopes[0])
-        stiffness = tf.clip_by_value(tf.where(stiffness > 0, stiffness, STIFFEST), 0.0, STIFFEST)
-        self.stiffness = self._kept * self._before + (1 - self._kept) * stiffness
-        plane.most = tf.minimum(1 / self.stiffness, 1.0)
-        self.allowed = tf.minimum(1 / stiffness, plane.most)
-        plane.most *= self._share
-        return plane
-
-
-class _Plane(System):
-    """The quadratic model of a batch in the plane of two directions.
-
-    Args:
-        linearisation: `LinearModel` of the batch.
-        gradient, diagonal: `[p]`.
-        directions: list of two vectors `[p]`.
-    """
-
-    most: tf.Tensor
-
-    def __init__(
-        self, linearisation: LinearModel, gradient: Tensor, diagonal: Tensor, directions: list[Tensor]
-    ) -> None:
-        self.gradient, self.diagonal, self._directions = gradient, diagonal, directions
-        jacobian, prior = linearisation.jacobian, linearisation.prior
-        images = [jacobian.matvec(each) for each in directions]
-        rows, weighed = _products(images), _products(directions, [prior.precision * each for each in directions])
-        self._curvature = rows if prior.is_zero else [one + two for one, two in zip(rows, weighed)]
-        self._squares = _products(directions)
-        self.slopes = [dot(gradient, each) for each in directions]
-
-    def stiffness(self, damping: Tensor) -> Tensor:
-        """Return the damped curvature along the first direction, a scalar."""
-        return self._curvature[0] + damping * self._squares[0]
-
-    def solver(self, scaling: Tensor) -> Solve:
-        def solve(damping: Tensor, residual: Tensor | None = None) -> Solved:
-            first, second = self._coordinates(damping)
-            return finite_or_zeros(first * self._directions[0] + second * self._directions[1])
-
-        return solve
-
-    def _coordinates(self, damping: Tensor) -> tuple[Tensor, Tensor]:
-        """Return α and μ: those that minimise the damped model, within their bounds."""
-        own, mixed, other = matrix = [c + damping * s for c, s in zip(self._curvature, self._squares)]
-        slope, slope_of_last = self.slopes
-        divide = tf.math.divide_no_nan
-        first, _, both = _solved(matrix, [-slope, -slope_of_last])
-        first = tf.minimum(first, self.most)
-        best = tf.where(both, -divide(slope_of_last + first * mixed, other), tf.zeros_like(own))
-        second = tf.clip_by_value(best, 0.0, MOST_MOMENTUM)
-        alone = tf.clip_by_value(-divide(slope + second * mixed, own), 0.0, self.most)
-        return tf.where(tf.equal(second, best), first, alone), second
-
-    def quadratic(self, step: Tensor) -> Tensor:
-        """Return pᵀ(JᵀJ + Λ)p of a step in the plane, a scalar: its coordinates follow from two products."""
-        first, second, _ = _solved(self._squares, [dot(each, step) for each in self._directions])
-        curvature = self._curvature
-        return first**2 * curvature[0] + 2 * first * second * curvature[1] + second**2 * curvature[2]
-
-
-def _solved(matrix: Sequence[Tensor], right: Sequence[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
-    """Return x of a symmetric 2 × 2 system, and whether both directions count: of parallel ones the first does.
-
-    Args:
-        matrix: its elements as `_products` returns them.
-        right: two scalars.
-    """
-    own, mixed, other = matrix
-    determinant, divide = own * other - mixed * mixed, tf.math.divide_no_nan
-    both = (other > 0) & (determinant > 1e-6 * own * other)
-    determinant = tf.where(both, determinant, tf.ones_like(own))
-    first = tf.where(both, divide(other * right[0] - mixed * right[1], determinant), divide(right[0], own))
-    second = tf.where(both, divide(own * right[1] - mixed * right[0], determinant), tf.zeros_like(own))
-    return first, second, both
-
-
-def _products(vectors: Sequence[Tensor], others: Sequence[Tensor] | None = None) -> list[Tensor]:
-    """Return the products of two vectors: of the first with itself, of both, and of the second with itself."""
-    others = vectors if others is None else others
-    return [dot(vectors[j], others[k]) for j, k in ((0, 0), (0, 1), (1, 1))]
-
-
 class _Sides:
-    """A `[g,i,i]` and G `[g,o,o]` of one weight, and their damped inverses.
+    """A and G of one weight, and their damped inverses: `[g,i,i]` and `[g,o,o]`, or `[rows]` and `[o,o]` of a table.
 
     Attributes:
         numbers: how many are kept.
@@ -343,29 +219,33 @@ class _Sides:
     """
 
     def __init__(self, add: Callable, name: str, form: tuple, dtype: tf.DType) -> None:
-        self._layout, g, i, o = form
+        if len(form) == 2:
+            (rows, width), self._block = form, TableBlock
+            shapes, self.operations = ((rows,), (width, width)), rows * width**2 + 4 * width**3 / (3 * REFRESHED)
+        else:
+            layout, g, i, o = form
+            self._block = partial(KroneckerBlock, layout=layout)
+            shapes = (g, i, i), (g, o, o)
+            self.operations = g * (i * i * o + i * o * o) + 4 * g * (i**3 + o**3) / (3 * REFRESHED)
         self.numbers = numbers_of(form)
-        self.operations = g * (i * i * o + i * o * o) + 4 * g * (i**3 + o**3) / (3 * REFRESHED)
-        shapes = (g, i, i), (g, o, o)
         self._sides = [add(f"{which}_{name}", shape, dtype) for which, shape in zip(("inputs", "outputs"), shapes)]
         self._inverses = [
             add(f"{which}_{name}", shape, dtype) for which, shape in zip(("inverse_inputs", "inverse_outputs"), shapes)
         ]
 
-    def averaged(self, factors: list, kept: Tensor) -> KroneckerBlock:
-        """Return the `KroneckerBlock` with those of a batch."""
-        block = KroneckerBlock.of(factors)
+    def averaged(self, factors: list, kept: Tensor) -> KroneckerBlock | TableBlock:
+        """Return the block with that of a batch."""
+        block = (TableBlock if self._block is TableBlock else KroneckerBlock).of(factors)
         old = [side.value.read_value() for side in self._sides]
-        new = [kept * one + (1 - kept) * two for one, two in zip(old, (block.left, block.right))]
-        return KroneckerBlock(new[0], new[1], self._layout)
+        return self._block(*(kept * one + (1 - kept) * two for one, two in zip(old, (block.left, block.right))))
 
-    def inverses(self, block: KroneckerBlock, damping: Tensor, is_due: Tensor) -> list[Tensor]:
-        """Return the inverses of a `KroneckerBlock`, or those of an earlier one unless `is_due`."""
+    def inverses(self, block: KroneckerBlock | TableBlock, damping: Tensor, is_due: Tensor) -> list[Tensor]:
+        """Return the inverses of a block, or those of an earlier one unless `is_due`."""
         return tf.cond(
             is_due, lambda: block.inverses(damping), lambda: [side.value.read_value() for side in self._inverses]
         )
 
-    def keep(self, block: KroneckerBlock, inverses: list[Tensor]) -> None:
+    def keep(self, block: KroneckerBlock | TableBlock, inverses: list[Tensor]) -> None:
         """Assign all."""
         for variable, value in zip((*self._sides, *self._inverses), (block.left, block.right, *inverses)):
             variable.value.assign(value)
