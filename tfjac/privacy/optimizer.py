@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from tfjac.arguments import deserialized, positive, resolve, serialized
 from tfjac.graph import SeenLoss, as_tf_variable, eager_creation
-from tfjac.jacobians import scaled_gradients
+from tfjac.jacobians import Batch, scaled_gradients
 from tfjac.privacy.clipping import CLIPPINGS, ClipNorm, Clipping, PerLayerClipping
 from tfjac.privacy.example_losses import example_losses
 from tfjac.privacy.noise import Noise
@@ -233,10 +233,11 @@ class DPOptimizer(keras.optimizers.Optimizer):
         losses = found.losses * tf.cast(replicas, found.losses.dtype)
         reached = [v for v, connected in zip(variables, found.connected) if connected]
         groups = self.clipping.groups(reached)
-        sums, norms = scaled_gradients(losses, reached, self._factors, only_finite=True, groups=groups)
+        given = self.batch_size and self.batch_size / self._parts
+        batch = Batch(found.data, given and given / replicas)
+        sums, norms = scaled_gradients(losses, reached, self._factors, only_finite=True, groups=groups, batch=batch)
         felt = norms != 0 if groups is None else tf.reduce_any(norms != 0, axis=1)
         self._count(tf.logical_or(felt, losses != 0), replicas)
-        given = self.batch_size and self.batch_size / self._parts
         count = _over_replicas(tf.cast(tf.size(losses), tf.float32), replicas) if given is None else given
         with_noise = self._noise.of_batch(replicas)
         deviation = self._gradient_noise * tf.cast(self.clipping.bound(), tf.float32) / self._parts**0.5

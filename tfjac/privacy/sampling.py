@@ -82,8 +82,8 @@ def poisson_batches(
             batch[: len(chosen)] = array[chosen]
             yield batch
 
-    specs = [tf.TensorSpec([rows, *array.shape[1:]], array.dtype) for array in arrays]
-    flat = tf.data.Dataset.from_generator(batches, output_signature=(*specs, tf.TensorSpec([rows], tf.float32)))
+    specs = [tf.TensorSpec([None, *array.shape[1:]], array.dtype) for array in arrays]
+    flat = tf.data.Dataset.from_generator(batches, output_signature=(*specs, tf.TensorSpec([None], tf.float32)))
 
     def packed(*tensors):
         given, wanted = tf.nest.pack_sequence_as((x, y), tensors[:-1])
