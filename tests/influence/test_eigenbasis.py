@@ -134,5 +134,5 @@ def test_one_linear_layer_of_one_output_is_exact():
 def test_a_singular_curvature_without_damping_is_refused():
     model = keras.Sequential([keras.Input((30,)), keras.layers.Dense(1)])
     model.compile(loss="mse")
-    with pytest.raises(ValueError, match="singular.*damping above zero"):
+    with pytest.raises(ValueError, match=r"singular.*damping above zero"):
         tfjac.influence(model, RNG.normal(size=(5, 30)), np.ones((5, 1)), method="ekfac", damping=0.0)

@@ -69,6 +69,7 @@ class DPOptimizer(keras.optimizers.Optimizer):
         noise_multiplier: σ, not negative; zero clips only, which is not private. `noise_for` computes it from ε.
         batch_size: the expected number of examples of a step, which the sum is divided by. Give it with
             `poisson_batches`, and if the inner optimizer sums up batches. The number of rows of the batch if None.
+            Only with it large batches of an open size are taken by slices, which saves memory.
             Steps with more examples than Poisson samples of this size can have are refused when they run: ε would be
             larger than what is computed from it. Under XLA only `PrivacyBudget` refuses them.
         clipping: "fixed", min(1, C/norm); "automatic", C/(norm + 0.01); "adaptive", with a C that follows the median of
@@ -85,7 +86,10 @@ class DPOptimizer(keras.optimizers.Optimizer):
             depends on no data, and in eager execution.
         tf.errors.InvalidArgumentError: in `fit`, if the steps have more examples than `batch_size` declares.
 
-    Cost: one forward and one backward pass, and what the norms cost (`tfjac.per_example_gradient_norms`).
+    An earlier state that is restored takes its count of steps back, so ε is that of the restored weights alone.
+
+    Cost: one forward and one backward pass, and what the norms cost (`tfjac.per_example_gradient_norms`). Large batches
+    of convolutions and recurrent layers are taken by slices: a second forward pass, and the memory of a slice.
     Reference: Abadi et al. (2016), "Deep learning with differential privacy".
     """
 
