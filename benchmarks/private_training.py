@@ -3,12 +3,14 @@
 python -m benchmarks.private_training                                # tfjac alone
 python -m benchmarks.private_training --opacus PEERS/bin/python      # pip install opacus numpy
 python -m benchmarks.private_training --rounds 1 --steps 5           # does it work?
+python -m benchmarks.private_training --large                        # 1,024 and 4,096 examples, tfjac alone
 
 The networks of the question `private-step`: convolutions on 64 images of 28×28, and an LSTM on 64 texts of 64 words. A
 step is clipped, noised SGD: by `tfjac.privacy.DPOptimizer` in `train_on_batch`, and by Opacus' `PrivacyEngine`
 in a loop of PyTorch, with gradients of examples (`hooks`) or without (`ghost`). Runs take turns. Times are medians
 of the steps after the fifth. The memory is by how much the process grew at most since its model was built, tracing
-included. The results are kept in `benchmarks/results/private_training.json`.
+included. The results are kept in `benchmarks/results/private_training.json`. With `--large` the batches have an open
+size, as those of `poisson_batches`, by Keras' training function; and the results are kept in `private_large.json`.
 """
 
 import argparse
@@ -26,6 +28,7 @@ import numpy as np
 RESULTS = pathlib.Path(__file__).parent / "results" / "private_training.json"
 EXAMPLES, CLASSES, WORDS, CLIP_NORM, NOISE, RATE = 64, 10, 5000, 1.0, 1.0, 1e-3
 NETWORKS = ("convolutions", "LSTM")
+LARGE = (1024, 4096)
 STEPS_OF = {"tfjac": ("plain", "private"), "opacus": ("plain", "hooks", "ghost")}
 
 
@@ -40,6 +43,7 @@ def data(network, examples=EXAMPLES):
 def by_keras(network, kind, examples=EXAMPLES):
     """Return the function that takes a step by Keras."""
     import keras
+    import tensorflow as tf
 
     from tfjac import privacy
 
@@ -57,10 +61,24 @@ def by_keras(network, kind, examples=EXAMPLES):
     }  # fmt: skip
     model, optimizer = keras.Sequential(stacks[network]), keras.optimizers.SGD(RATE)
     if kind == "private":
-        optimizer = privacy.DPOptimizer(optimizer, CLIP_NORM, NOISE)
+        optimizer = privacy.DPOptimizer(optimizer, CLIP_NORM, NOISE, batch_size=examples)
     model.compile(optimizer, keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     x, y = data(network, examples)
-    return lambda: model.train_on_batch(x, y)
+    if examples not in LARGE:
+        return lambda: model.train_on_batch(x, y)
+    batches = iter(_of_open_size(x, y))
+    model.make_train_function()
+    return lambda: tf.nest.map_structure(np.asarray, model.train_function(batches))
+
+
+def _of_open_size(x, y):
+    """Return a data set of one batch, for ever, whose size is not known while tracing."""
+    import itertools
+
+    import tensorflow as tf
+
+    specs = [tf.TensorSpec([None, *each.shape[1:]], each.dtype) for each in (x, y)]
+    return tf.data.Dataset.from_generator(lambda: itertools.repeat((x, y)), output_signature=tuple(specs))
 
 
 def by_torch(network, kind):
@@ -114,9 +132,9 @@ def by_torch(network, kind):
     return step
 
 
-def timed(library, network, kind, steps):
+def timed(library, network, kind, steps, examples=EXAMPLES):
     """Return the seconds of each step, and the MB by which the process grew."""
-    step = (by_keras if library == "tfjac" else by_torch)(network, kind)
+    step = by_keras(network, kind, examples) if library == "tfjac" else by_torch(network, kind)
     before, seconds = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, []
     for _ in range(steps + 5):
         start = time.perf_counter()
@@ -136,13 +154,13 @@ def run(python, *what):
     return json.loads(done.stdout.strip().splitlines()[-1])
 
 
-def measured(pythons, rounds, steps):
+def measured(pythons, rounds, steps, examples=EXAMPLES):
     """Return `{network: {library: {kind: [median ms, MB]}}}`, or an error in the place of the numbers."""
     runs = [(one, library, kind) for one in NETWORKS for library in pythons for kind in STEPS_OF[library]]
     found = {each: [] for each in runs}
     for _ in range(rounds):
         for network, library, kind in runs:
-            found[network, library, kind].append(run(pythons[library], library, network, kind, steps))
+            found[network, library, kind].append(run(pythons[library], library, network, kind, steps, examples))
     table = {}
     for (network, library, kind), each in found.items():
         error = next((one["error"] for one in each if "error" in one), None)
@@ -172,17 +190,29 @@ def markdown(table):
     return "\n".join(lines)
 
 
+def large(rounds, steps):
+    """Run the large batches, print their tables, and keep the results."""
+    tables = {size: measured({"tfjac": sys.executable}, rounds, steps, size) for size in LARGE}
+    RESULTS.with_name("private_large.json").write_text(json.dumps(tables, indent=1) + "\n")
+    for size, table in tables.items():
+        print(f"{size} examples\n\n{markdown(table)}\n")
+
+
 def main():
     """Run all, print the table, and keep the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--opacus", metavar="PYTHON", help="the Python of an environment with Opacus")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=40)
-    parser.add_argument("--child", nargs=4, help=argparse.SUPPRESS)
+    parser.add_argument("--large", action="store_true")
+    parser.add_argument("--child", nargs=5, help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.child:
-        library, network, kind, steps = asked.child
-        print(json.dumps(timed(library, network, kind, int(steps))))
+        *what, steps, examples = asked.child
+        print(json.dumps(timed(*what, int(steps), int(examples))))
+        return
+    if asked.large:
+        large(asked.rounds, asked.steps)
         return
     pythons = {"tfjac": sys.executable} | ({"opacus": asked.opacus} if asked.opacus else {})
     table = measured(pythons, asked.rounds, asked.steps)

@@ -18,7 +18,7 @@ class CurvatureInfluence:
     too. It is about the weights that the network had then: after further training it refuses to answer.
 
     Attributes:
-        method: `"weights"`, `"examples"` or `"cg"`.
+        method: `"weights"`, `"examples"`, `"cg"` or `"ekfac"`.
         removal: `"newton"` or `"first_order"`.
         damping: λ.
         num_parameters, num_examples, num_outputs: p, n, m.
@@ -67,20 +67,20 @@ class CurvatureInfluence:
         Large values tell examples that no other explains, such as wrong labels. By "first_order" it is gᵀP⁻¹g; by
         "newton" the change of the loss to second order in that of the outputs, which is all of it for squares.
 
-        Cost: m·n·p² multiply-adds, or (n·m)³/3; by conjugate gradients n·m solutions.
+        Cost: n·p² multiply-adds, by "newton" m·n·p²; by examples (n·m)³/3; by conjugate gradients n solutions, by
+        "newton" n·m.
         """
         self._data.check_weights()
-        forces, moved = self._side.forces, np.einsum("nij,nj->ni", self._blocks, self._forces)
-        first = np.sum(forces * moved, axis=1)
         if self.removal == "first_order":
-            return first
-        return first + np.einsum("ni,nij,nj->n", moved, self._side.metrics, moved) / 2
+            return self._side.own()
+        forces, moved = self._side.forces, np.einsum("nij,nj->ni", self._blocks, self._forces)
+        return np.sum(forces * moved, axis=1) + np.einsum("ni,nij,nj->n", moved, self._side.metrics, moved) / 2
 
     def leverages(self) -> Array:
         """Return tr J P⁻¹ JᵀH of each training example, `[n]`: its share of the parameters that the data determine.
 
         Between zero and the number of outputs. Their sum is the number of effective parameters. For a linear model
-        that is trained by squares these are the diagonal of the hat matrix. Cost: as `self_influence`.
+        that is trained by squares these are the diagonal of the hat matrix. Cost: as `self_influence` by "newton".
         """
         self._data.check_weights()
         return np.einsum("nij,nji->n", self._side.metrics, self._blocks)

@@ -38,6 +38,10 @@ class Side(abc.ABC):
     def blocks(self):
         """Return B, `[n, m, m]`."""
 
+    def own(self):
+        """Return fᵀB f of each example, `[n]`."""
+        return np.einsum("ni,nij,nj->n", self.forces, self.blocks(), self.forces)
+
     @abc.abstractmethod
     def moved(self, x, left, forces):
         """Return leftᵀ·(how z moves) for each example of `x` and each of the training examples, `[t, q, n]`.
@@ -50,7 +54,7 @@ class Side(abc.ABC):
 
 
 class ByWeights(Side):
-    """P by its Cholesky factor, or by conjugate gradients.
+    """P by its Cholesky factor, by conjugate gradients, or by Kronecker factors.
 
     Args:
         data: `TrainingData`.
@@ -77,6 +81,11 @@ class ByWeights(Side):
             solved = self._inverse(rows.reshape(-1, sizes[1])).reshape(rows.shape)
             found.append(rows @ solved.transpose(0, 2, 1))
         return np.concatenate(found)
+
+    def own(self):
+        """Return gᵀP⁻¹g of each example: one solution for each."""
+        parts = self._data.gradients.dense(self._data.x, self.forces, self._data.num_parameters)
+        return np.concatenate([np.einsum("np,np->n", part, self._inverse(part)) for _, part in parts])
 
     def moved(self, x, left, forces):
         """Return leftᵀ J* P⁻¹ Jᵀ u."""

@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from tfjac.graph import as_tf_variable, quiet_function
 from tfjac.jacobians import JacobianOperator, jacobian_operator
+from tfjac.jacobians.factors.kronecker import in_bases
 from tfjac.jacobians.factors.kronecker_block import KroneckerBlock, block_of
 
 MOST = 256
@@ -57,6 +58,8 @@ class NetworkCurvature:
         self._product = quiet_function(self._trace_product, input_signature=[*common, vectors])
         self._gram = quiet_function(self._trace_gram, input_signature=common)
         self._kernel = quiet_function(self._trace_kernel, input_signature=[*common, tf.TensorSpec([None], tf.float32)])
+        bases = [(tf.TensorSpec([None] * 3, self._dtype),) * 2 for _ in self._variables]
+        self._moments = quiet_function(self._trace_moments, input_signature=[*common, bases])
         self._halves = quiet_function(self._trace_halves, input_signature=common)
         self._pairs = quiet_function(self._trace_pairs, input_signature=common)
         self._weighed = quiet_function(self._trace_weighed, input_signature=[*common, vectors])
@@ -107,6 +110,15 @@ class NetworkCurvature:
             ]
             total = found if total is None else [(a + b, g + h) for (a, g), (b, h) in zip(total, found)]
         return [KroneckerBlock(a / size_of(x), g, layout) for (a, g), layout in zip(total, self._layouts)]
+
+    def moments(self, x, num_outputs, num_parameters, bases):
+        """Return the diagonal of Σ JᵀHJ in other bases, `[p]`, float64, for U `[g,i,i]`, V `[g,o,o]` of each variable.
+
+        After `kronecker`. No gradient of an example is formed where weights are used in one position.
+        """
+        bases = [tuple(tf.constant(side, self._dtype) for side in pair) for pair in bases]
+        parts = self._chunks(x, num_outputs * num_parameters if any(self._formed) else num_outputs)
+        return sum(self._moments(part, self._weighing, bases).numpy().astype(float) for part in parts)
 
     def halves(self, x, num_outputs, num_parameters):
         """Yield for chunks of `x` a list with `(a[n,g,i], d[n,m,g,o])` for each variable, J = a ⊗ d, float64.
@@ -174,6 +186,11 @@ class NetworkCurvature:
         self._layouts = [block.layout for block in blocks]
         self._formed = [not is_single(factor) for factor in factors]
         return [(block.left, block.right) for block in blocks]
+
+    def _trace_moments(self, x, weighing, bases):
+        factors = self._weighed_operator(x, weighing).factors
+        turned = [in_bases(factor, *pair) for factor, pair in zip(factors, bases)]
+        return tf.concat([factor.squared_column_norms() for factor in turned], axis=0)
 
     def _trace_halves(self, x, weighing):
         found = []

@@ -48,16 +48,11 @@ def epsilon(
     Reference: Mironov (2017), "Rényi differential privacy"; Koskela, Jälkö & Honkela (2020), "Computing tight
     differential privacy guarantees using FFT".
     """
-    spent = spent_by(accountant)
-    choice("sampling", sampling, SAMPLINGS)
-    _check(sampling_rate, delta)
     positive("noise_multiplier", noise_multiplier, below=math.inf, or_zero=True)
-    positive_integer("steps", steps, or_zero=True)
+    spent = _spent_by_noise(sampling_rate, steps, delta, accountant, sampling)
     if steps == 0:
         return 0.0
-    if noise_multiplier == 0:
-        return math.inf
-    return spent(float(noise_multiplier), *_counted(sampling, float(sampling_rate), int(steps)), float(delta))
+    return spent(float(noise_multiplier)) if noise_multiplier else math.inf
 
 
 def noise_for(
@@ -79,15 +74,12 @@ def noise_for(
 
     Cost: some twenty calls of `tfjac.privacy.epsilon`.
     """
-    spent = spent_by(accountant)
-    choice("sampling", sampling, SAMPLINGS)
-    _check(sampling_rate, delta)
     positive("epsilon", epsilon, below=math.inf)
     positive_integer("steps", steps)
-    rate, count = _counted(sampling, float(sampling_rate), int(steps))
+    spent = _spent_by_noise(sampling_rate, steps, delta, accountant, sampling)
 
     def enough(noise: float) -> bool:
-        return spent(noise, rate, count, float(delta)) <= epsilon
+        return spent(noise) <= epsilon
 
     low, high = 0.5, 1.0
     with shown("tfjac.privacy.noise_for") as progress:
@@ -208,13 +200,21 @@ def _of_a_step(dp, noise, rate):
     return made(noise, sampling_prob=rate, value_discretization_interval=distance)
 
 
-def _check(sampling_rate, delta):
+def _spent_by_noise(
+    sampling_rate: float, steps: int, delta: float, accountant: str, sampling: str
+) -> Callable[[float], float]:
+    """Check what `epsilon` and `noise_for` are both given, and return the function from σ, above zero, to ε."""
+    spent = spent_by(accountant)
+    choice("sampling", sampling, SAMPLINGS)
     if not 0 < sampling_rate <= 1:
         raise ValueError(
             "sampling_rate is the batch size over the number of examples, in (0, 1]. "
             f"Received: sampling_rate={sampling_rate!r}"
         )
     check_delta(delta)
+    positive_integer("steps", steps, or_zero=True)
+    rate, count = _counted(sampling, float(sampling_rate), int(steps))
+    return lambda noise: spent(noise, rate, count, float(delta))
 
 
 def check_delta(delta: float) -> None:

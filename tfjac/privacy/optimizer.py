@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from tfjac.arguments import deserialized, positive, resolve, serialized
 from tfjac.graph import SeenLoss, as_tf_variable, eager_creation
-from tfjac.jacobians import scaled_gradients
+from tfjac.jacobians import Batch, scaled_gradients
 from tfjac.privacy.clipping import CLIPPINGS, ClipNorm, Clipping, PerLayerClipping
 from tfjac.privacy.example_losses import example_losses
 from tfjac.privacy.noise import Noise
@@ -69,6 +69,7 @@ class DPOptimizer(keras.optimizers.Optimizer):
         noise_multiplier: σ, not negative; zero clips only, which is not private. `noise_for` computes it from ε.
         batch_size: the expected number of examples of a step, which the sum is divided by. Give it with
             `poisson_batches`, and if the inner optimizer sums up batches. The number of rows of the batch if None.
+            Only with it large batches of an open size are taken by slices, which saves memory.
             Steps with more examples than Poisson samples of this size can have are refused when they run: ε would be
             larger than what is computed from it. Under XLA only `PrivacyBudget` refuses them.
         clipping: "fixed", min(1, C/norm); "automatic", C/(norm + 0.01); "adaptive", with a C that follows the median of
@@ -85,7 +86,10 @@ class DPOptimizer(keras.optimizers.Optimizer):
             depends on no data, and in eager execution.
         tf.errors.InvalidArgumentError: in `fit`, if the steps have more examples than `batch_size` declares.
 
-    Cost: one forward and one backward pass, and what the norms cost (`tfjac.per_example_gradient_norms`).
+    An earlier state that is restored takes its count of steps back, so ε is that of the restored weights alone.
+
+    Cost: one forward and one backward pass, and what the norms cost (`tfjac.per_example_gradient_norms`). Large batches
+    of convolutions and recurrent layers are taken by slices: a second forward pass, and the memory of a slice.
     Reference: Abadi et al. (2016), "Deep learning with differential privacy".
     """
 
@@ -233,10 +237,11 @@ class DPOptimizer(keras.optimizers.Optimizer):
         losses = found.losses * tf.cast(replicas, found.losses.dtype)
         reached = [v for v, connected in zip(variables, found.connected) if connected]
         groups = self.clipping.groups(reached)
-        sums, norms = scaled_gradients(losses, reached, self._factors, only_finite=True, groups=groups)
+        given = self.batch_size and self.batch_size / self._parts
+        batch = Batch(found.data, given and given / replicas)
+        sums, norms = scaled_gradients(losses, reached, self._factors, only_finite=True, groups=groups, batch=batch)
         felt = norms != 0 if groups is None else tf.reduce_any(norms != 0, axis=1)
         self._count(tf.logical_or(felt, losses != 0), replicas)
-        given = self.batch_size and self.batch_size / self._parts
         count = _over_replicas(tf.cast(tf.size(losses), tf.float32), replicas) if given is None else given
         with_noise = self._noise.of_batch(replicas)
         deviation = self._gradient_noise * tf.cast(self.clipping.bound(), tf.float32) / self._parts**0.5

@@ -25,8 +25,9 @@ def poisson_batches(
     """Return a data set of Poisson samples: each example is in each batch with the probability batch_size / n.
 
     Every batch has the same number of rows: those of the sample, and padding, rows of zeros whose sample weight is
-    zero. Padding adds nothing to the clipped sum. Give `DPOptimizer` the same `batch_size`, so that it divides by the
-    expected size, as private training must.
+    zero. Padding adds nothing to the clipped sum. In `metrics` it counts as examples that are wrong: compile with
+    `weighted_metrics=["accuracy"]`. Give `DPOptimizer` the same `batch_size`, so that it divides by the expected size,
+    as private training must.
 
         data = tfjac.privacy.poisson_batches(x, y, batch_size=256, steps=1000)
         model.fit(data, epochs=10, steps_per_epoch=100)
@@ -82,8 +83,8 @@ def poisson_batches(
             batch[: len(chosen)] = array[chosen]
             yield batch
 
-    specs = [tf.TensorSpec([rows, *array.shape[1:]], array.dtype) for array in arrays]
-    flat = tf.data.Dataset.from_generator(batches, output_signature=(*specs, tf.TensorSpec([rows], tf.float32)))
+    specs = [tf.TensorSpec([None, *array.shape[1:]], array.dtype) for array in arrays]
+    flat = tf.data.Dataset.from_generator(batches, output_signature=(*specs, tf.TensorSpec([None], tf.float32)))
 
     def packed(*tensors):
         given, wanted = tf.nest.pack_sequence_as((x, y), tensors[:-1])

@@ -3,7 +3,8 @@
 import tensorflow as tf
 
 from tfjac.graph import axes
-from tfjac.jacobians.factors.forms import Factor, inputs_by_group
+from tfjac.jacobians.factors.forms import Factor, OuterFactor, inputs_by_group
+from tfjac.jacobians.factors.gather_factor import GatherFactor
 from tfjac.types import Tensor
 
 
@@ -25,3 +26,15 @@ def kronecker_product(factor: Factor) -> tuple[Tensor, Tensor]:
     cotangents = tf.reshape(tf.transpose(d, [3, 0, 1, 2, 4]), [g, n * m * t, o])
     count = tf.cast(tf.maximum(n * t, 1), a.dtype)
     return tf.matmul(inputs, inputs, transpose_a=True) / count, tf.matmul(cotangents, cotangents, transpose_a=True)
+
+
+def in_bases(factor: Factor, left: Tensor, right: Tensor) -> Factor:
+    """Return the factor of the same weight in other bases: J·(U ⊗ V) in each group g, for U `[g,i,i]` and V `[g,o,o]`.
+
+    For eigenvectors of A and G of `block_of`, the squared norms of its columns are the diagonal of JᵀJ there.
+    """
+    if isinstance(factor, GatherFactor):
+        turned = tf.einsum("nmto,ntop->nmtp", factor.d, tf.gather(right, factor.ids))
+        return GatherFactor(factor.ids, turned, factor.rows)
+    a, d, layout = factor.outer_form()
+    return OuterFactor(tf.einsum("ntgi,gij->ntgj", a, left), tf.einsum("nmtgo,gop->nmtgp", d, right), layout)
