@@ -171,7 +171,7 @@ def test_names_of_lmfit_say_what_they_are_here(name, here):
     fits = fit_many(decay, X, Y[:2], params(), SIGMA)
     with pytest.raises(AttributeError, match=f"What lmfit calls so is here: {re.escape(here)}"):
         getattr(fits, name)
-    with pytest.raises(AttributeError, match="no attribute 'nonsense'$"):
+    with pytest.raises(AttributeError, match=r"no attribute 'nonsense'$"):
         fits.nonsense  # noqa: B018
     for what in ("values", "standard_errors", "covariance", "cost", "names", "to_dataframe"):  # as the errors say
         assert hasattr(fits, what)

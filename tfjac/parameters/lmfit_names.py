@@ -42,7 +42,7 @@ OF_MANY_FITS = {
     "chisqr": "2 * cost",
     "covar": "covariance()",
     "errorbars": "standard_errors(), NaN where there are none",
-    "fit_report": "to_dataframe(), or values and standard_errors(), dicts of arrays; printed, it is a summary of all fits",
+    "fit_report": "to_dataframe(), or values and standard_errors(), dicts of arrays; print is a summary",
     "nfev": "fit.evaluations",
     "params": "values and standard_errors(), dicts of arrays with a number for each fit",
     "uvars": "values and standard_errors()",
