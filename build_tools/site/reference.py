@@ -24,8 +24,8 @@ GROUPS = {
     "Least squares": [
         "least_squares", "LeastSquaresProblem", "LeastSquaresResult", "BatchedLeastSquaresResult", "Status",
         "MemoryBudgetExceeded",
-        "curve_fit", "CurveFitResult", "plot_fit", "manifolds", "Manifold", "normal_equations", "NormalEquations",
-        "least_squares_by_parts",
+        "curve_fit", "CurveFitResult", "plot_fit", "check_between", "manifolds", "Manifold", "normal_equations",
+        "NormalEquations", "least_squares_by_parts",
     ],
     "Named parameters": ["Parameters", "models", "parameters"],
     "Private training": ["privacy"],

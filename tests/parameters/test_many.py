@@ -1,5 +1,6 @@
 """Many fits by name: each as curve_fit of that row alone finds it, errors as by SciPy's Jacobian."""
 
+import re
 import sys
 
 import numpy as np
@@ -159,8 +160,21 @@ def test_tables():
 
 def test_tables_need_pandas(monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(ImportError, match=r"pip install pandas"):
+    with pytest.raises(ImportError, match=r"pip install pandas.*standard_errors\(\) of a fit are dicts"):
         tfjac.curve_fit(decay, X, Y[0], params()).to_dataframe()
+
+
+@pytest.mark.parametrize(
+    ("name", "here"), [("params", "values and standard_errors()"), ("best_values", "values"), ("covar", "covariance()")]
+)
+def test_names_of_lmfit_say_what_they_are_here(name, here):
+    fits = fit_many(decay, X, Y[:2], params(), SIGMA)
+    with pytest.raises(AttributeError, match=f"What lmfit calls so is here: {re.escape(here)}"):
+        getattr(fits, name)
+    with pytest.raises(AttributeError, match=r"no attribute 'nonsense'$"):
+        fits.nonsense  # noqa: B018
+    for what in ("values", "standard_errors", "covariance", "cost", "names", "to_dataframe"):  # as the errors say
+        assert hasattr(fits, what)
 
 
 def test_guesses_of_many_rows_are_those_of_each_alone():

@@ -27,6 +27,7 @@ from tfjac.optimizers.objective.not_squares import NotASumOfSquares
 from tfjac.optimizers.objective.robust import RobustLoss, get_losses, losses_of
 from tfjac.optimizers.objective.terms import CrossEntropyTerm, SeparableTerm, SquaredTerm
 from tfjac.optimizers.results.batched_result import BatchedLeastSquaresResult
+from tfjac.optimizers.results.between_points import check_between
 from tfjac.optimizers.results.curve_fit_result import CurveFitResult
 from tfjac.optimizers.results.history import History
 from tfjac.optimizers.results.least_squares_result import LeastSquaresResult
@@ -95,6 +96,7 @@ __all__ = [
     "Status",
     "StepMonitor",
     "TrustRegionDamping",
+    "check_between",
     "correlation_of",
     "curve_data",
     "curve_fit",

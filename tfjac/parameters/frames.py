@@ -36,6 +36,7 @@ def _pandas():
         import pandas
     except ImportError:
         raise ImportError(
-            "to_dataframe makes a table of pandas: pip install pandas. Received: an environment without it"
+            "to_dataframe makes a table of pandas: pip install pandas. Without it, values and standard_errors() "
+            "of a fit are dicts by name. Received: an environment without it"
         ) from None
     return pandas

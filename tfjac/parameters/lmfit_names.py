@@ -37,6 +37,17 @@ OF_FITS = {
     "uvars": "standard_errors() and correlations()",
     "var_names": "free_names()",
 }
+OF_MANY_FITS = {
+    "best_values": "values",
+    "chisqr": "2 * cost",
+    "covar": "covariance()",
+    "errorbars": "standard_errors(), NaN where there are none",
+    "fit_report": "to_dataframe(), or values and standard_errors(), dicts of arrays; print is a summary",
+    "nfev": "fit.evaluations",
+    "params": "values and standard_errors(), dicts of arrays with a number for each fit",
+    "uvars": "values and standard_errors()",
+    "var_names": "names",
+}
 OF_MODELS = {
     "eval": "a call of the model: model(x, a=…)",
     "eval_components": "components(x, values)",

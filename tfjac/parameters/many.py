@@ -12,10 +12,11 @@ from tfjac.optimizers import BatchedLeastSquaresResult, Curve, Model, curve_data
 from tfjac.parameters.calling import curve_of
 from tfjac.parameters.frames import frame_of_fits
 from tfjac.parameters.layout import Layout
+from tfjac.parameters.lmfit_names import OF_MANY_FITS, SaysNames
 from tfjac.types import Array, ArrayLike, Function, Nest, TensorLike
 
 
-class NamedFits:
+class NamedFits(SaysNames):
     """The result of `fit_many`, by name. Printed, it is the summary of its `fit`.
 
     Attributes:
@@ -24,6 +25,8 @@ class NamedFits:
         values: dict from names to the values found, `[B]`.
         absolute_sigma: whether the deviations are meant as they are.
     """
+
+    _lmfits = OF_MANY_FITS
 
     def __init__(self, layout: Layout, fit: BatchedLeastSquaresResult, absolute_sigma: bool) -> None:
         self.fit, self.names, self.absolute_sigma, self._layout = fit, layout.names, bool(absolute_sigma), layout

@@ -1,5 +1,6 @@
 """Keras callbacks that show how the steps of `LevenbergMarquardt` go, and stop where there is nothing left to gain."""
 
+import math
 from typing import Any, Literal
 
 import keras
@@ -11,6 +12,7 @@ from tfjac.graph import as_tf_variable
 from tfjac.optimizers.keras.levenberg_marquardt import LevenbergMarquardt
 from tfjac.optimizers.loop.converge import Stretch, Tolerances, first_cost_of, standing_of, status_after, tolerances
 from tfjac.optimizers.loop.records import Report
+from tfjac.optimizers.results.between_points import FAR, ratio_of, warn_if_far
 from tfjac.optimizers.statuses import Status
 from tfjac.types import Logs
 
@@ -25,14 +27,21 @@ class StepMonitor(keras.callbacks.Callback):
 
     With `memory="epoch"` it tells the optimizer of epochs, as no other callback does.
 
+    If there are validation data, and their loss ends at a hundred times the loss or more, it warns: what was found
+    holds at the examples alone. So have points in between as the validation data of a network that solves an equation.
+
     Args:
         patience: stop training after so many epochs in a row in which every step was rejected; None never stops.
     """
+
+    _keeps_lowest = False
+    """Whether the weights that remain are those of the lowest validation loss."""
 
     def __init__(self, patience: int | None = None) -> None:
         super().__init__()
         self.patience = None if patience is None else positive_integer("patience", patience)
         self._accepted = self._taken = self._idle = 0
+        self._losses = math.nan, math.inf
 
     def on_train_begin(self, logs: Logs = None) -> None:
         """Check the optimizer, and count from here."""
@@ -42,6 +51,7 @@ class StepMonitor(keras.callbacks.Callback):
                 f"Received: a model compiled with {type(self.model.optimizer).__name__}"
             )
         self._accepted, self._taken, self._idle = self.model.optimizer.num_accepted, self.model.optimizer.num_steps, 0
+        self._losses = math.nan, math.inf
 
     def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
         """Tell the optimizer, whose steps may be those of an epoch."""
@@ -54,10 +64,24 @@ class StepMonitor(keras.callbacks.Callback):
         accepted, self._accepted = optimizer.num_accepted - self._accepted, optimizer.num_accepted
         if logs is not None:
             logs.update(self._shown(optimizer), accepted_steps=accepted)
+            validated = logs.get("val_loss", math.nan)
+            if not (self._keeps_lowest and validated >= self._losses[1]):
+                self._losses = logs.get("loss", math.nan), validated
         if optimizer.num_steps > self._taken:
             self._idle, self._taken = 0 if accepted else self._idle + 1, optimizer.num_steps
         if self._idle == self.patience or (self.patience and optimizer.status is Status.GRADIENT_TOLERANCE):
             self.model.stop_training = True
+
+    def keep_lowest(self) -> None:
+        """Be told that the weights of the lowest validation loss are restored at the end."""
+        self._keeps_lowest = True
+
+    def on_train_end(self, logs: Logs = None) -> None:
+        """Warn of examples that are met, and data of validation that are not."""
+        trained, validated = self._losses
+        if math.isfinite(validated) and trained >= 0:
+            received = f"loss {trained:.2g} and val_loss {validated:.2g}"
+            warn_if_far("the loss on the validation data", ratio_of(validated, trained), FAR**2, received)
 
     def _shown(self, optimizer: Any) -> dict:
         report, precisions = optimizer.last_report, optimizer.precisions
@@ -152,6 +176,7 @@ class Convergence(StepMonitor):
 
     def on_train_end(self, logs: Logs = None) -> None:
         """Name what ended the training, where it was not this."""
+        super().on_train_end(logs)
         if self.status is Status.RUNNING:
             self.status = Status.STOPPED if self.model.stop_training else Status.MAX_STEPS
         if self.verbose:

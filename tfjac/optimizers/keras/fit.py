@@ -126,6 +126,8 @@ def fit(
     convergence = Convergence(ftol, xtol, gtol, patience=_IDLE)
     watching = [convergence, _LossAfterSteps(), *tf.nest.flatten(() if callbacks is None else callbacks)]
     best = None if validation is None else BestWeights(positive_integer("patience", patience))
+    if best is not None:
+        convergence.keep_lowest()
     statistics = statistics_callbacks(model, data.inputs()) if batches is None else []
     if statistics:
         optimizer.pitfalls.look_after_statistics()
