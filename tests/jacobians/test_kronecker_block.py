@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from tfjac.jacobians.factors.gather_factor import GatherFactor
-from tfjac.jacobians.factors.kronecker_block import DiagonalBlock, KroneckerBlock, TableBlock, table_of
+from tfjac.jacobians.factors.kronecker_block import DiagonalBlock, KroneckerBlock, TableBlock, form_of
 
 RNG = np.random.default_rng(0)
 GROUPS, INPUTS, OUTPUTS = 2, 3, 4
@@ -89,4 +89,4 @@ def test_the_damped_inverse_of_a_table():
 
 def test_a_table_that_is_read_in_two_layouts_has_no_block():
     one, other = (GatherFactor(tf.zeros([3, 1], tf.int32), tf.zeros([3, 1, 1, width]), 20 // width) for width in (4, 2))
-    assert table_of([one]) == (5, 4) and table_of([one, other]) is None and table_of([]) is None
+    assert form_of([one]) == (5, 4) and form_of([one, other]) is None and form_of([]) is None

@@ -194,20 +194,86 @@ def has_kronecker_factors(g: int, i: int, o: int) -> bool:
     return max(i, o) <= (LARGEST_SIDE if g * i > 1 else LARGEST_BLOCK)
 
 
-def sides_of(factors: Sequence[Any]) -> tuple | None:
-    """Return the layout and the sizes of g, i, o that factors share; None where they do not, or one is too large."""
+class FormOfWeight(NamedTuple):
+    """Of what sizes the sides of a `KroneckerBlock` are, and its layout."""
+
+    layout: str
+    g: int
+    i: int
+    o: int
+
+    @property
+    def shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Those of both sides."""
+        return (self.g, self.i, self.i), (self.g, self.o, self.o)
+
+    @property
+    def products(self) -> float:
+        """Multiply-adds of the product with a vector."""
+        return self.g * (self.i**2 * self.o + self.i * self.o**2)
+
+    @property
+    def inverses(self) -> float:
+        """Multiply-adds of the inverses of both sides."""
+        return 4 / 3 * self.g * (self.i**3 + self.o**3)
+
+    def of(self, factors: Sequence[Any]) -> KroneckerBlock:
+        """Return the block of a list of `Factor`."""
+        return KroneckerBlock.of(factors)
+
+    def with_sides(self, left: Tensor, right: Tensor) -> KroneckerBlock:
+        """Return the block with these sides."""
+        return KroneckerBlock(left, right, self.layout)
+
+
+class FormOfTable(NamedTuple):
+    """The same of a `TableBlock`."""
+
+    rows: int
+    width: int
+
+    @property
+    def shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Those of both sides."""
+        return (self.rows,), (self.width, self.width)
+
+    @property
+    def products(self) -> float:
+        """Multiply-adds of the product with a vector."""
+        return self.rows * self.width**2
+
+    @property
+    def inverses(self) -> float:
+        """Multiply-adds of the inverses of both sides."""
+        return 4 / 3 * self.width**3 + self.rows
+
+    def of(self, factors: "Sequence[GatherFactor]") -> TableBlock:
+        """Return the block of a list of `GatherFactor`."""
+        return TableBlock.of(factors)
+
+    def with_sides(self, left: Tensor, right: Tensor) -> TableBlock:
+        """Return the block with these sides."""
+        return TableBlock(left, right)
+
+
+def form_of(factors: Sequence[Any]) -> FormOfWeight | FormOfTable | None:
+    """Return the form of the block of a list of `Factor`; None where there is none, or a side is too large."""
+    return sides_of(factors) or _table_of(factors)
+
+
+def sides_of(factors: Sequence[Any]) -> FormOfWeight | None:
+    """Return the form that factors of a weight share; None where they share none, or a side is too large."""
     if not factors or not all(factor.has_outer_form for factor in factors):
         return None
     forms = {(layout, *a.shape[2:], *d.shape[4:]) for a, d, layout in (factor.outer_form() for factor in factors)}
     if len(forms) > 1 or None in next(iter(forms)) or not has_kronecker_factors(*next(iter(forms))[1:]):
         return None
-    return next(iter(forms))
+    return FormOfWeight(*next(iter(forms)))
 
 
-def table_of(factors: Sequence[Any]) -> tuple[int, int] | None:
-    """Return the rows and the width of a table; None where `factors` are not those of one that is read by index."""
+def _table_of(factors: Sequence[Any]) -> FormOfTable | None:
     if not factors or not all(isinstance(factor, GatherFactor) for factor in factors):
         return None
-    shapes = {(factor.rows, factor.d.shape[3]) for factor in factors if isinstance(factor.rows, int)}
+    shapes = {(factor.rows, factor.d.shape[3]) for factor in factors}
     rows, width = next(iter(shapes)) if len(shapes) == 1 else (None, None)
-    return (rows, width) if width and width <= LARGEST_SIDE else None
+    return FormOfTable(rows, width) if isinstance(rows, int) and width and width <= LARGEST_SIDE else None

@@ -21,13 +21,19 @@ many variables.
 
 import math
 from collections.abc import Callable
-from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import tensorflow as tf
 
 from tfjac.graph import eager_creation
-from tfjac.jacobians.factors.kronecker_block import DiagonalBlock, KroneckerBlock, TableBlock, sides_of, table_of
+from tfjac.jacobians.factors.kronecker_block import (
+    DiagonalBlock,
+    FormOfTable,
+    FormOfWeight,
+    KroneckerBlock,
+    TableBlock,
+    form_of,
+)
 from tfjac.optimizers.columns import Columns
 from tfjac.optimizers.contracts import LinearModel, Objective
 from tfjac.optimizers.damping import NielsenDamping
@@ -41,6 +47,8 @@ from tfjac.optimizers.solvers.plan import Plan
 from tfjac.optimizers.solvers.problem_sizes import ProblemSizes
 from tfjac.optimizers.statuses import Status
 from tfjac.types import Tensor
+
+Form: TypeAlias = FormOfWeight | FormOfTable
 
 KEPT = 0.95
 """β."""
@@ -72,14 +80,14 @@ class KroneckerMemory:
         add: function from a name, a shape and a dtype to a new variable of the optimizer.
         columns: `Columns` of the parameters.
         dtype: of all that is kept.
-        sides: list of what `sides_of` returns for each variable, which says of what form its factors are.
+        forms: list of what `form_of` returns for each variable.
     """
 
-    def __init__(self, add: Callable, columns: Columns, dtype: tf.DType, sides: list) -> None:
+    def __init__(self, add: Callable, columns: Columns, dtype: tf.DType, forms: list) -> None:
         self._columns, self.dtype = columns, dtype
         self._parts: list[Any] = [
             _Diagonal(add, f"{k}", size, dtype) if form is None else _Sides(add, f"{k}", form, dtype)
-            for k, (form, size) in enumerate(zip(sides, columns.sizes))
+            for k, (form, size) in enumerate(zip(forms, columns.sizes))
         ]
         self._wanted = min(WANTED, WANTED_OF_ALL / len(self._parts))
         self._last = add("last_step", (columns.total,), dtype)
@@ -91,9 +99,9 @@ class KroneckerMemory:
     @classmethod
     def of(cls, add: Callable, columns: Columns, batch: LinearModel, budget: float = math.inf) -> "KroneckerMemory":
         """Return the memory for batches like the first one, a `LinearModel` with drawn rows, within so many bytes."""
-        sides = [sides_of(factors) or table_of(factors) for factors in batch.jacobian.factors()]
+        forms = [form_of(factors) for factors in batch.jacobian.factors()]
         with eager_creation():
-            return cls(add, columns, batch.dtype, _within(budget / (LIVE * batch.dtype.size), sides))
+            return cls(add, columns, batch.dtype, _within(budget / (LIVE * batch.dtype.size), forms))
 
     def plan(self, sizes: ProblemSizes) -> Plan:
         """Return the `Plan` of steps on batches of `ProblemSizes`; of operations, those that do not grow with them."""
@@ -187,21 +195,18 @@ def named(report: Report, method: Method, solver: Solver) -> Report:
     return report._replace(solver=tf.fill(tf.shape(report.solver), method.solver.names.index(solver.name)))
 
 
-def _within(numbers: float, sides: list) -> list:
-    """Return what `sides_of` returned for each variable, None for the largest until all have no more numbers."""
-    kept, taken = list(sides), 0
-    for k in sorted((k for k, form in enumerate(sides) if form), key=lambda k: numbers_of(sides[k])):
-        taken += numbers_of(sides[k])
-        kept[k] = sides[k] if taken <= numbers else None
+def _within(numbers: float, forms: list) -> list:
+    """Return the forms, None for the largest until all have no more numbers."""
+    kept, taken = list(forms), 0
+    for k in sorted((k for k, form in enumerate(forms) if form), key=lambda k: numbers_of(forms[k])):
+        taken += numbers_of(forms[k])
+        kept[k] = forms[k] if taken <= numbers else None
     return kept
 
 
-def numbers_of(form: tuple) -> int:
-    """Return of how many numbers A, G and their inverses are, for what `sides_of` returned."""
-    if len(form) == 2:
-        return 2 * (form[0] + form[1] ** 2)
-    _, g, i, o = form
-    return 2 * g * (i * i + o * o)
+def numbers_of(form: Form) -> int:
+    """Return of how many numbers A, G and their inverses are."""
+    return 2 * sum(math.prod(shape) for shape in form.shapes)
 
 
 def _following(report: Report, allowed: Tensor) -> Tensor:
@@ -218,26 +223,20 @@ class _Sides:
         operations: multiply-adds of a product with the inverses, and of the inverses, spread over the steps.
     """
 
-    def __init__(self, add: Callable, name: str, form: tuple, dtype: tf.DType) -> None:
-        if len(form) == 2:
-            (rows, width), self._block = form, TableBlock
-            shapes, self.operations = ((rows,), (width, width)), rows * width**2 + 4 * width**3 / (3 * REFRESHED)
-        else:
-            layout, g, i, o = form
-            self._block = partial(KroneckerBlock, layout=layout)
-            shapes = (g, i, i), (g, o, o)
-            self.operations = g * (i * i * o + i * o * o) + 4 * g * (i**3 + o**3) / (3 * REFRESHED)
-        self.numbers = numbers_of(form)
-        self._sides = [add(f"{which}_{name}", shape, dtype) for which, shape in zip(("inputs", "outputs"), shapes)]
-        self._inverses = [
-            add(f"{which}_{name}", shape, dtype) for which, shape in zip(("inverse_inputs", "inverse_outputs"), shapes)
-        ]
+    def __init__(self, add: Callable, name: str, form: Form, dtype: tf.DType) -> None:
+        self._form, self.numbers = form, numbers_of(form)
+        self.operations = form.products + form.inverses / REFRESHED
+        self._sides, self._inverses = (
+            [add(f"{name_of}_{name}", shape, dtype) for name_of, shape in zip(names, form.shapes)]
+            for names in (("inputs", "outputs"), ("inverse_inputs", "inverse_outputs"))
+        )
 
     def averaged(self, factors: list, kept: Tensor) -> KroneckerBlock | TableBlock:
         """Return the block with that of a batch."""
-        block = (TableBlock if self._block is TableBlock else KroneckerBlock).of(factors)
+        block = self._form.of(factors)
         old = [side.value.read_value() for side in self._sides]
-        return self._block(*(kept * one + (1 - kept) * two for one, two in zip(old, (block.left, block.right))))
+        new = [kept * one + (1 - kept) * two for one, two in zip(old, (block.left, block.right))]
+        return self._form.with_sides(*new)
 
     def inverses(self, block: KroneckerBlock | TableBlock, damping: Tensor, is_due: Tensor) -> list[Tensor]:
         """Return the inverses of a block, or those of an earlier one unless `is_due`."""
