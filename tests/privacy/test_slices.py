@@ -121,6 +121,29 @@ def test_what_is_shared_stays_that_of_the_whole_batch(loops):
     assert loops
 
 
+def test_a_number_of_examples_that_a_loop_takes_as_a_float_is_that_of_the_whole_batch(loops):
+    """Inside of the loop nothing tells it from that of a slice, so such a batch is taken whole."""
+    model = compiled("dense", batch_size=N, clip=1e3)
+
+    def doubled_and_scaled(z):
+        return tf.while_loop(
+            lambda k, _: k < 2, lambda k, v: (k + 1, v * tf.cast(tf.shape(v)[0], v.dtype)), (tf.constant(0), z)
+        )[1]
+
+    scaled = keras.Model(model.inputs, keras.layers.Lambda(doubled_and_scaled, output_shape=(1,))(model.output))
+    scaled.compile(
+        privacy.DPOptimizer(keras.optimizers.SGD(1.0), 1e6, 0.0, batch_size=N),
+        loss=lambda y_true, y_pred: tf.reduce_sum(y_pred, axis=-1),
+    )
+    x, _ = data_of(model, np.random.default_rng(5))
+    with tf.GradientTape() as tape:
+        total = N * tf.reduce_sum(model(x))
+    expected, before = tape.gradient(total, scaled.trainable_variables[-1]), weights_of(scaled)[-1]
+    scaled.fit(tf.data.Dataset.from_tensor_slices((x, np.zeros((N, 1)))).batch(N), shuffle=False, verbose=0)
+    np.testing.assert_allclose(before - weights_of(scaled)[-1], expected, rtol=1e-4)
+    assert not loops
+
+
 def test_small_batches_and_those_without_windows_are_taken_whole(loops, monkeypatch):
     monkeypatch.undo()
     made, loop = [], batch_slices.while_loop

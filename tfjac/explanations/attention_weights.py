@@ -7,7 +7,7 @@ scales, and products that mix the heads. What enters the product with the values
 import tensorflow as tf
 
 from tfjac.explanations.program import SOFTMAX, passes_on
-from tfjac.graph import Dependence, axis_labels, op_types_inside
+from tfjac.graph import Dependence, axis_labels, ops_inside
 from tfjac.graph.facts import facts_of
 from tfjac.graph.op_types import CONTRACTIONS, PERMUTING
 
@@ -30,7 +30,7 @@ class AttentionWeights:
         self.found = list({end.ref(): end for _, end in ends if end is not None}.values())
         sizes = {size for end in self.found for size in end.shape[-2:]}
         self.others = [each for each, end in ends if end is None and _may_be_over(each, sizes)]
-        self.hidden = [op for op in path if SOFTMAX in op_types_inside(op)]
+        self.hidden = [op for op in path if SOFTMAX in {each.type for each in ops_inside(op)}]
 
     def _end(self, softmax):
         """What of a softmax, masked and scaled, is multiplied with values; None where nothing is known to be."""

@@ -20,7 +20,7 @@ from tfjac.graph._private import (
     set_gradient,
     sum_over_workers,
 )
-from tfjac.graph.copying.bodies import bodies_of, calls_functions, op_types_inside, opened
+from tfjac.graph.copying.bodies import bodies_of, calls_functions, opened, ops_inside
 from tfjac.graph.copying.effects import Effects, calls_that_draw
 from tfjac.graph.copying.inlining import inline_calls
 from tfjac.graph.copying.scratch import Scratch
@@ -169,7 +169,7 @@ __all__ = [
     "opened",
     "noted_errors",
     "numbers_in",
-    "op_types_inside",
+    "ops_inside",
     "passes_to_bodies",
     "quiet_function",
     "read_graph",

@@ -22,6 +22,7 @@ from tfjac.graph import (
     bodies_of,
     compiled_by_xla,
     inline_calls,
+    ops_inside,
     replay,
     source_in,
     static_trip_count,
@@ -92,6 +93,8 @@ class Slices:
         static = isinstance(self._n, int)
         if static and has_bodies:
             raise _NotSliced  # of loops TensorFlow keeps sizes that were known
+        if any(_is_counted(inside) for op in analysis.path for inside in ops_inside(op)):
+            raise _NotSliced  # the number of examples may be a factor there, and would be that of a slice
         if (self._n if static else expected or 0) <= most or not (has_bodies or _takes_windows(analysis)):
             raise _NotSliced
         self.count: Size = -(-self._n // most) if static else tf.maximum(1, -(-self._n // most))
@@ -209,6 +212,14 @@ def _bytes_forwards(analysis: ExampleAnalysis) -> int:
     """The bytes of the values of an example on the path."""
     carried = (tensor for op in analysis.path if op.name in analysis.input_axes for tensor in op.outputs)
     return sum(map(_bytes_of_example, carried)) + sum(map(_bytes_of_loop, analysis.path))
+
+
+def _is_counted(op: tf.Operation) -> bool:
+    """Whether an integer becomes a number to compute with at `op`."""
+    if op.type != "Cast":
+        return False
+    given, made = op.inputs[0].dtype, op.outputs[0].dtype
+    return given.is_integer and (made.is_floating or made.is_complex)
 
 
 def _takes_windows(analysis: ExampleAnalysis) -> bool:

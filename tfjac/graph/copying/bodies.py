@@ -74,11 +74,11 @@ def without_identities(tensor: Tensor) -> Tensor:
     return tensor
 
 
-def op_types_inside(op: tf.Operation) -> set[str]:
-    """Return the set of the types of all ops in the functions that `op` calls, and in those that they call."""
+def ops_inside(op: tf.Operation) -> list[tf.Operation]:
+    """Return all ops in the functions that `op` calls, and in those that they call."""
     graphs = [graph for attribute in facts_of(op).bodies for graph in _private.function_bodies(op, attribute)]
     inside = [each for graph in graphs for each in graph.get_operations()]
-    return {each.type for each in inside}.union(*map(op_types_inside, inside))
+    return inside + [deeper for each in inside for deeper in ops_inside(each)]
 
 
 def opened(tensor: Tensor, shape: tf.TensorShape) -> Tensor:
