@@ -152,8 +152,7 @@ def covariance_of(vectors, half, variances):
     a, d = half
     a = np.einsum("ngi,gij->ngj", a, vectors.left, optimize=True)
     d = np.einsum("nmgo,gok->nmgk", d, vectors.right, optimize=True)
-    sizes = dict(zip("gio", (*vectors.left.shape[:2], vectors.right.shape[1])))
-    variances = variances.reshape([sizes[axis] for axis in vectors.layout])
+    variances = variances.reshape(vectors.sizes)
     widths = np.einsum(f"ngi,{vectors.layout}->ngo", a**2, variances, optimize=True)
     flat = (d * np.sqrt(widths)[:, None]).reshape(*d.shape[:2], -1)
     return flat @ flat.transpose(0, 2, 1)

@@ -1,5 +1,6 @@
 """JᵀJ of one variable as a Kronecker product, or by its diagonal, and what stands for the damped inverse."""
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -44,9 +45,15 @@ class KroneckerBlock(NamedTuple):
         return cls(left, right, factors[0].outer_form()[2])
 
     @property
+    def sizes(self) -> list[int]:
+        """Those of g, i and o, in the order of the variable."""
+        by_name = dict(zip("gio", [*self.left.shape[:2], self.right.shape[1]]))
+        return [by_name[axis] for axis in self.layout]
+
+    @property
     def size(self) -> int:
         """The number of rows of A ⊗ G, all groups together."""
-        return self.left.shape[0] * self.left.shape[1] * self.right.shape[1]
+        return math.prod(self.sizes)
 
     def trace(self) -> Tensor:
         """Return tr(A ⊗ G), a scalar."""
@@ -69,25 +76,21 @@ class KroneckerBlock(NamedTuple):
     def multiplied(self, inverses: Sequence[Tensor], vector: Tensor) -> Tensor:
         """Return the product of what `inverses` returned with a vector `[size]`."""
         left, right = inverses
-        sizes = dict(zip("gio", [*left.shape[:2], right.shape[1]]))
-        blocks = tf.reshape(vector, [sizes[axis] for axis in self.layout])
+        blocks = tf.reshape(vector, self.sizes)
         blocks = tf.matmul(tf.matmul(left, tf.einsum(f"{self.layout}->gio", blocks)), right)
         return tf.reshape(tf.einsum(f"gio->{self.layout}", blocks), [-1])
 
     def times(self, vectors: Tensor) -> Tensor:
         """Return (A ⊗ G)·v of `v[size, r]`, in the order of the variable; sides need not be symmetric."""
         within = self.layout.translate(str.maketrans("io", "jk"))
-        product = tf.einsum(f"{within}r,gij,gok->{self.layout}r", self._blocks(vectors), self.left, self.right)
+        blocks = tf.reshape(vectors, [*self.sizes, -1])
+        product = tf.einsum(f"{within}r,gij,gok->{self.layout}r", blocks, self.left, self.right)
         return tf.reshape(product, [self.size, -1])
 
     def transpose_times(self, vectors: Tensor) -> Tensor:
         """Return (A ⊗ G)ᵀ·v of `v[size, r]`, likewise."""
         left, right = (tf.linalg.matrix_transpose(side) for side in (self.left, self.right))
         return KroneckerBlock(left, right, self.layout).times(vectors)
-
-    def _blocks(self, vectors: Tensor) -> Tensor:
-        sizes = dict(zip("gio", [*self.left.shape[:2], self.right.shape[1]]))
-        return tf.reshape(vectors, [*(sizes[axis] for axis in self.layout), -1])
 
 
 def block_of(factor: Factor) -> KroneckerBlock | None:
