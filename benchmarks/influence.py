@@ -85,20 +85,15 @@ def run(name, examples, method, epochs):
 
 def yachts():
     """Return the correlations with training again, of 40 test examples, for each method."""
-    import keras
     import scipy.stats
 
     import tfjac
-    from tests.influence.test_retraining import DAMPING, trainer, yacht
+    from tests.influence.test_retraining import DAMPING, trained, yacht
     from tests.precision import floating
 
     x, y, x_test, y_test = yacht()
     with floating("float64"):
-        keras.utils.set_random_seed(1)
-        model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(5, "tanh"), keras.layers.Dense(1)])
-        model.compile(loss="mse")
-        train = trainer(model, x, y)
-        train()
+        model, train = trained(x, y)
         asked = {
             "newton": {"removal": "newton"},
             "first_order": {"removal": "first_order"},

@@ -39,14 +39,20 @@ def trainer(model, x, y):
     return train
 
 
+def trained(x, y):
+    """Return a network 6-5-1 at its minimum, and what trains it again."""
+    keras.utils.set_random_seed(1)
+    model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(5, "tanh"), keras.layers.Dense(1)])
+    model.compile(loss="mse")
+    train = trainer(model, x, y)
+    train()
+    return model, train
+
+
 def test_training_again_without_an_example():
     x, y, x_test, y_test = yacht()
     with floating("float64"):
-        keras.utils.set_random_seed(1)
-        model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(5, "tanh"), keras.layers.Dense(1)])
-        model.compile(loss="mse")
-        train = trainer(model, x, y)
-        train()
+        model, train = trained(x, y)
         found = {
             removal: tfjac.influence(model, x, y, damping=DAMPING, removal=removal)
             for removal in ("newton", "first_order")
