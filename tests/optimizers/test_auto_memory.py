@@ -66,16 +66,33 @@ class Recursion:
         self.loss, self.w, self.size = loss, w.copy(), w.size
         self.gram, self.gradient, self.seen = np.zeros((w.size, w.size)), np.zeros(w.size), 0
         self.damping, self.growth, self.plain = None, 2.0, True
+        self.squares, self.variances = [], []
 
     def parts(self, x, y):
         value, first, second = self.loss(x @ self.w, y)
         gram = np.einsum("ni,nab,nj->iajb", x, second, x).reshape(self.size, self.size)
         return value, (x.T @ first).ravel(), gram
 
+    def look(self, x, y):
+        """Note the squares of residuals before a step, and their variance about the mean of each output."""
+        self.squares.append(np.mean((x @ self.w - y) ** 2))
+        self.variances.append(np.mean(np.var(x @ self.w - y, axis=0, ddof=1)))
+
+    def share(self):
+        """Return by what the least λ is multiplied: 20 times what may be noise, over what there was to explain."""
+        if self.loss is not squares:
+            return 6.0
+        short = long = 1.0
+        for number, square in enumerate(self.squares, 1):
+            short *= (square / short) ** (1 / min(number, 5))
+            long *= (square / long) ** (1 / min(number, 20))
+        return min(1.0, 20 * short * min(1.0, short / long) ** 2 / max(self.variances[:10]))
+
     def step(self, x, y):
         """Take the step of a batch; what it counts for is the number of elements that its loss is the mean of."""
         value, slope, gram = self.parts(x, y)
         rows, weight = y.size, y.size if self.loss is not cross_entropy else len(y)
+        self.look(x, y)
         remembered, pull = 0 * self.gram, 0 * self.gradient
         if self.damping is None:
             self.damping = 1e-3 * gram.diagonal().max()
@@ -84,7 +101,7 @@ class Recursion:
             decay = max(1 - rows / window, 0) if self.seen else 0
             self.seen += rows
             remembered, pull = decay / weight * self.gram, decay / weight * self.gradient
-            self.damping = max(self.damping, np.trace(gram) / len(y) * (1 if self.loss is squares else 6))
+            self.damping = max(self.damping, np.trace(gram) / len(y) * self.share())
         both, slopes = gram + remembered, slope + pull
         step = self.lower(value, both, slopes, remembered, pull, lambda w: self.loss(x @ w, y)[0])
         if not self.plain:

@@ -10,7 +10,6 @@ from tests.optimizers.test_auto_memory import (
     Recursion,
     cross_entropy,
     network,
-    squares,
     streams,
     trained_at_once_and_with_a_pause,
     weights,
@@ -50,6 +49,7 @@ class WindowOfExamples(Recursion):
         value, slope, gram = self.parts(x, y)
         value, slope = self.total(x, y, self.w), slope + 2 * self.penalty * self.w.ravel()
         weight = y.size if self.loss is not cross_entropy else len(y)
+        self.look(x, y)
         if self.damping is None:
             self.damping = 1e-3 * gram.diagonal().max()
         remembered, pull, others = 0 * self.gram, 0 * self.gradient, 0.0
@@ -61,7 +61,7 @@ class WindowOfExamples(Recursion):
                 others += counts / weight
             remembered = remembered + 2 * self.penalty * others * np.eye(self.size)
             pull = pull + 2 * self.penalty * others * self.w.ravel()
-            self.damping = max(self.damping, np.trace(gram) / len(y) * (1 if self.loss is squares else 6))
+            self.damping = max(self.damping, np.trace(gram) / len(y) * self.share())
         both, slopes = gram + 2 * self.penalty * np.eye(self.size) + remembered, slope + pull
         own = [self.parts(x[row : row + 1], y[row : row + 1]) for row in range(len(y))]
         step = self.lower(value, both, slopes, remembered, pull, lambda w: self.total(x, y, w))

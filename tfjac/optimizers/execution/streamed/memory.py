@@ -7,11 +7,7 @@ batches of 8 to 256 examples, beside Adam; see `benchmarks/any_batch.py`.
 error; without noise, old batches are wrong about the curvature. So N begins at twice the number of weights, and grows
 with what was seen: N = max(2p, 300, seen/10). A batch with as many residuals is taken alone.
 
-*How far.* λ is never less than the mean over examples of ‖√d Jₙ‖², the squared norm of what one example says about the
-weights. So one example alone, if it is like the average, moves its output half of the way at most. Less damping fits a
-batch better, and all other data worse: weights that a batch does not determine go far. For losses that are no sums of
-squares it is six times that: the curvature of cross-entropies vanishes where predictions are certain, and with less λ
-their test losses are ruined. Kronecker factors have other rules, see `kronecker.py`.
+*How far.* λ is never less than what `least_damping.py` says. Kronecker factors have other rules, see `kronecker.py`.
 """
 
 from collections.abc import Callable
@@ -25,6 +21,7 @@ from tfjac.jacobians.passes.linearise import NoForwardMode
 from tfjac.optimizers.contracts import AS_FACTORS, LinearModel, SummedObjective
 from tfjac.optimizers.execution.streamed.fading import FadingModel
 from tfjac.optimizers.execution.streamed.kronecker import KroneckerMemory, named
+from tfjac.optimizers.execution.streamed.least_damping import LeastDamping
 from tfjac.optimizers.execution.streamed.recalling import BatchMemory, LinearisedObjective, RecallingObjective
 from tfjac.optimizers.loop.method import Method
 from tfjac.optimizers.loop.records import Report, State, chosen
@@ -35,9 +32,6 @@ from tfjac.optimizers.solvers.plan import Plan
 from tfjac.optimizers.solvers.problem_sizes import ProblemSizes
 from tfjac.optimizers.statuses import Status
 from tfjac.types import Tensor
-
-OF_OTHER_LOSSES = 6.0
-"""By what the least λ is multiplied for losses that are no sums of squares."""
 
 _SAME_LOSS = 1e-3
 """Relative difference of the loss up to which a batch may be that of the step before."""
@@ -128,6 +122,7 @@ class AutoMemory:
         self._choose, self._dtype, self.keeps_nothing = choose, dtype, False
         self._loss, self._seen = add("loss_after_step", (), "float64"), add("residuals_seen", (), "float64")
         self._steps, self._repeats = add("steps_so_far", (), "int64"), add("steps_on_same_data", (), "int64")
+        self._least = LeastDamping(add)
         self._streams, self._left = add("data_are_new", (), "int64"), add("position_after_step", (size,), dtype)
 
     def take_step(
@@ -159,6 +154,7 @@ class AutoMemory:
             return take_step(start, state, method, restrictions)
         stayed = self._stayed(objective)
         streams = self._look(tf.cast(objective.cost, tf.float64), stayed)
+        self._least.look(objective, batch, stayed)
         takes = self.model.takes(batch)
         self.keeps_nothing = takes is False
 
@@ -167,7 +163,7 @@ class AutoMemory:
             return step.state, step.report, loss
 
         def damped() -> State:
-            return _damped(state, method, batch.diagonal(), self._scale_of(objective, batch))
+            return self._least.raised(state, method, objective, batch, batch.diagonal())
 
         def plain() -> tuple:
             self._seen.value.assign(0.0)
@@ -270,15 +266,9 @@ class AutoMemory:
         decay = tf.cast(model.decay(seen, rows), self._dtype)
         given, method = method, method._replace(solver=model.solver, acceleration=None)
         recalled, diagonal = model.recalled(objective, batch, decay, weight)
-        damped = _damped(state, method, diagonal, self._scale_of(objective, batch))
+        damped = self._least.raised(state, method, objective, batch, diagonal)
         step, loss = _remembering_step(recalled, objective, model, state, damped, method, weight)
         return step._replace(report=named(step.report, given, model.solver)), tf.cast(loss, tf.float64)
-
-    def _scale_of(self, objective: SummedObjective, batch: LinearModel) -> Tensor:
-        """Return what tr(D⁻¹JᵀJ) of a batch is divided by for its least λ, a scalar: see the rules above."""
-        numbers = [tf.cast(block.examples_and_outputs[0], batch.dtype) for block in batch.jacobian.operators]
-        examples = objective.num_parts * tf.reduce_max(tf.stack(numbers or [tf.ones([], batch.dtype)]))
-        return examples if objective.sums_squares else examples / OF_OTHER_LOSSES
 
 
 def _remembering_step(
@@ -306,22 +296,6 @@ def _remembering_step(
     model.remember(recalling, ~is_idle & (weight > 0), moved, position, weight)
     kept = step._replace(state=chosen(is_idle | _within_rounding(report), state, step.state))
     return kept, report.cost - recalling.remembered(after)
-
-
-def _damped(state: State, method: Method, diagonal: Tensor, number: Tensor) -> State:
-    """Return a `State` whose λ is no less than tr(D⁻¹JᵀJ) over a number.
-
-    Args:
-        diagonal: `[p]`, diag(JᵀJ) of the batch.
-        number: a scalar.
-    """
-    diagonal = tf.cast(diagonal, state.scaling.dtype)
-    metric = method.damping.metric(state.damping, method.scaling.update(state.scaling, diagonal))
-    least = tf.math.divide_no_nan(tf.reduce_sum(diagonal / metric), tf.cast(number, metric.dtype))
-    names = method.damping.state_names
-    raised = [tf.maximum(value, least) if name == "damping" else value for name, value in zip(names, state.damping)]
-    begun = tf.reduce_any([tf.not_equal(value, 0) for value in state.damping])
-    return State(tuple(tf.where(begun, new, old) for new, old in zip(raised, state.damping)), state.scaling)
 
 
 def _within_rounding(report: Report) -> Tensor:
