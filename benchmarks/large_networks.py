@@ -1,6 +1,6 @@
-"""Plain `fit` of networks of 10⁵ to 10⁶ weights beside first-order optimizers, at equal CPU time.
+"""Plain `fit` of networks of 10⁴ to 10⁶ weights beside first-order optimizers, at equal CPU time.
 
-python -m benchmarks.large_networks                              # five problems, seven optimizers, three seeds: hours
+python -m benchmarks.large_networks                              # six problems, seven optimizers, three seeds: hours
 python -m benchmarks.large_networks --problem digits --seed 0 --seconds 10     # two minutes
 python -m benchmarks.large_networks --show                       # the table of what was kept
 
@@ -118,6 +118,12 @@ def physics():
     return points, right, lambda: Poisson(dense([180, 180, 180, 180, 1])), "mse", 256
 
 
+def small_physics():
+    """The same equation with 5,301 weights, 2-50-50-50-1, in batches of 32."""
+    points, right, _, loss, _ = physics()
+    return points, right, lambda: Poisson(dense([50, 50, 50, 1])), loss, 32
+
+
 def table():
     """The hand of an arm with eight joints, 10⁵ rows with noise, 8-200-200-200-1, batches of 256."""
     x, y = kinematics(rows=100_000)
@@ -125,7 +131,7 @@ def table():
     return standardised(x), standardised(y)[:, None], lambda: dense([200, 200, 200, 1]), "mse", 256
 
 
-PROBLEMS = {each.__name__: each for each in (autoencoder, digits, text, physics, table)}
+PROBLEMS = {each.__name__: each for each in (autoencoder, digits, text, physics, small_physics, table)}
 
 
 class Losses(Timed):

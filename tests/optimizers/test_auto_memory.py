@@ -150,6 +150,28 @@ def test_steps_are_those_of_the_recursion(name):
     np.testing.assert_allclose(model.optimizer.current_damping, oracle.damping, rtol=1e-6)
 
 
+@pytest.mark.parametrize("noise", [0.0, 0.5])
+def test_damping_is_less_without_noise_alone(noise):
+    random = np.random.default_rng(3)
+    model = network()
+    for _ in range(60):
+        x = random.normal(size=(20, 4))
+        model.train_on_batch(x, np.tanh(x @ TRUTH) + noise * random.normal(size=(20, 2)))
+    least = model.optimizer._memory._least
+    assert (float(least.share()) == 1) == (noise > 0) and least._seen.numpy() == 60
+    left = np.mean((model.predict(X, verbose=0) - np.tanh(X @ TRUTH)) ** 2)
+    assert left < (0.06 if noise else 1e-4), left
+
+
+def test_what_may_be_noise_begins_again_where_other_code_sets_the_weights():
+    model = network()
+    for _ in range(12):
+        model.train_on_batch(X[:20], Y[:20])
+    model.set_weights([0.5 * weight for weight in model.get_weights()])
+    model.train_on_batch(X[20:40], Y[20:40])
+    assert model.optimizer._memory._least._seen.numpy() == 1
+
+
 # ------------------------------------------------------------------------ which data are new
 
 
