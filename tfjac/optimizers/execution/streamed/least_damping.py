@@ -102,7 +102,7 @@ def _square_and_variance(batch: LinearModel, num_parts: int) -> tuple[Tensor, Te
         batch: `LinearModel`; num_parts: of how many it is the sum, which have the same blocks.
     """
     sizes = [block.examples_and_outputs for block in batch.jacobian.operators]
-    parts = tf.split(batch.residual, [examples * outputs for examples, outputs in sizes])
+    parts = tf.split(batch.residual, [examples * outputs for examples, outputs in sizes]) if sizes else []
     blocks = [tf.reshape(part, [-1, outputs]) for part, (_, outputs) in zip(parts, sizes)]
     step = max(len(blocks) // num_parts, 1)
     variance = tf.zeros([], batch.residual.dtype)

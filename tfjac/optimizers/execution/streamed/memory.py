@@ -162,12 +162,13 @@ class AutoMemory:
             step, loss = self._step_on_new_data(objective, batch, state, method, weight)
             return step.state, step.report, loss
 
-        def damped() -> State:
-            return self._least.raised(state, method, objective, batch, batch.diagonal())
-
         def plain() -> tuple:
             self._seen.value.assign(0.0)
-            begun = state if takes is True else tf.cond(streams, damped, lambda: state)
+            begun = state
+            if takes is not True:
+                diagonal = batch.diagonal()  # outside of the condition it is the one that the step needs anyway
+                damped = lambda: self._least.raised(state, method, objective, batch, diagonal)  # noqa: E731
+                begun = tf.cond(streams, damped, lambda: state)
             step = take_step(start, begun, method, restrictions)
             return step.state, step.report, tf.cast(step.report.cost, tf.float64)
 
