@@ -37,6 +37,8 @@ class OpFacts:
         shifts: what it gives moves with what it is given, as far as it does not saturate.
         looks_at: "shapes" where it looks at the shapes of its inputs alone; "differences" where two integers that are
             the same tensor give a constant.
+        sized_by: inputs whose values decide the size of what it gives: their indices, or "all". An op type that has a
+            record and not this fact takes its sizes from those of its inputs.
         elements: where those of the output come from: "in order" has those of the first input, in row-major order;
             "permuted" has each of them once; "copied" has elements of the inputs and no others.
         linear: "in the first" input, the others (axes, shapes, indices, divisors) fixed; "in all" floating-point inputs
@@ -83,6 +85,7 @@ class OpFacts:
     steps: str | None = None
     shifts: bool = False
     looks_at: str | None = None
+    sized_by: tuple | str | None = None
     elements: str | None = None
     linear: str | None = None
     affine: tuple | Callable = ()
@@ -119,6 +122,7 @@ _VALUES = {
     "arithmetic": {"sum", "difference", "negative", "product", "quotient"},
     "steps": {"rounding", "sign"},
     "looks_at": {"differences", "shapes"},
+    "sized_by": {"all"},
     "elements": {"in order", "permuted", "copied"},
     "linear": {"in the first", "in all", "in each"},
     "activation": {"at zero", "elsewhere"},

@@ -57,7 +57,7 @@ def example_losses(loss, variables):
     """
     sources = [source_in(loss.graph, as_tf_variable(variable)) for variable in variables]
     (loss,) = inline_calls([loss], depends_on=[source for source in sources if source is not None])
-    data = Dependence(_data_of(loss), by_value=True)
+    data = Dependence(_data_of(loss), by_value=True, by_size=True)
     dependence = Dependence(sources)
     _check_no_memory(loss, sources, data)
     heads, shared, analyses = _parts(loss, dependence, data)

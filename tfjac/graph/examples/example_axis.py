@@ -222,7 +222,7 @@ class WantedAxes(Wanted):
         self, sources: Sequence[Tensor], targets: Sequence[Tensor], axes: Sequence[Axis]
     ) -> ExampleAnalysis:
         """`analyse_examples` for the body of an op of this graph."""
-        return analyse_examples(sources, targets, axes, self.num_examples, self.by_value)
+        return analyse_examples(self.dependence.of_body(sources), targets, axes, self.num_examples)
 
     def keeps_apart(self, sources: Sequence[tuple[Tensor, Axis]], target: Tensor, axis: ExampleAxis) -> bool:
         """Return whether values of slices of `target` come from the same slices of the sources alone, in a body.
@@ -234,7 +234,8 @@ class WantedAxes(Wanted):
         """
         try:
             given = [tensor for tensor, _ in sources]
-            analysis = analyse_examples(given, [target], [axis], self.num_examples, by_value=True, proved=given)
+            values = Dependence(given, by_value=True, by_size=self.dependence.by_size)
+            analysis = analyse_examples(values, [target], [axis], self.num_examples, proved=given)
         except ExamplesMix:
             return False
         # Sources have a row for each example, so what is made of them has, too; only a guess at more proves nothing.

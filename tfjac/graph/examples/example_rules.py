@@ -51,6 +51,7 @@ class Wanted(Protocol):
 
     num_examples: int | None
     by_value: bool
+    dependence: Any
     reaches: Callable[[Tensor], bool]
     depends_on_no_data: Callable[[Tensor], bool]
     symbolic_sizes: SymbolicSizes

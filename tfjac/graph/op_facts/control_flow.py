@@ -12,7 +12,6 @@ from tfjac.graph.examples.example_rules import SHARED, Axis, NoRule, Wanted
 from tfjac.graph.examples.row_rules import Rows, WantedRows
 from tfjac.graph.facts import declare, facts_of, is_conditional
 from tfjac.graph.gradients.mending import Gradient
-from tfjac.graph.paths.dependence import Dependence
 from tfjac.graph.reading.statefulness import culprit_in
 from tfjac.graph.reading.traversal import ancestors
 from tfjac.types import Tensor
@@ -53,7 +52,8 @@ class BranchInside:
 def _loop(op: tf.Operation, outputs: Mapping[int, Axis], wanted: Wanted) -> list[Axis]:
     """The axes of the loop variables that the body maps to themselves, grown from the wanted ones.
 
-    Whether another step is run may depend on all examples; no gradient passes through that decision.
+    Whether another step is run may depend on all examples, as no gradient passes through that decision; where values
+    count, it may not.
     """
     (body,), (condition,) = bodies_of(op, "body"), bodies_of(op, "cond")
     for first, after, output in zip(op.inputs, body.outputs, op.outputs):
@@ -61,6 +61,7 @@ def _loop(op: tf.Operation, outputs: Mapping[int, Axis], wanted: Wanted) -> list
             output.set_shape(first.shape.most_specific_compatible_shape(after.shape))
     same = {k for k, output in enumerate(body.outputs) if output is body.inputs[k]}
     reached = _reached_in_loop(op, body, same, wanted)
+    _check_sizes_and_end(op, condition, reached, wanted)
     state, invariant = {k: axis for k, axis in outputs.items() if k not in same}, {}
     while True:
         analysis = wanted.analyse_body(
@@ -92,13 +93,27 @@ def _reached_in_loop(op: tf.Operation, body: Body, same: set[int], wanted: Wante
     """Indices of the loop variables that the sources reach before the loop or in one of its steps."""
     reached = [k for k, tensor in enumerate(op.inputs) if wanted.reaches(tensor)]
     while True:
-        inside = Dependence([body.inputs[k] for k in reached], wanted.by_value)
+        inside = wanted.dependence.of_body([body.inputs[k] for k in reached])
         further = [
             k for k, output in enumerate(body.outputs) if k not in reached and k not in same and inside.reaches(output)
         ]
         if not further:
             return sorted(reached)
         reached += further
+
+
+def _check_sizes_and_end(op: tf.Operation, condition: Body, reached: list[int], wanted: Wanted) -> None:
+    """Raise NoRule where values count, and those of examples decide whether the loop takes another step."""
+    _check_sizes(op, wanted)
+    given = [condition.inputs[k] for k in reached]
+    if wanted.by_value and wanted.dependence.of_body(given).reaches(condition.outputs[0]):
+        raise NoRule("whether the loop takes another step depends on the values of examples")
+
+
+def _check_sizes(op: tf.Operation, wanted: Wanted) -> None:
+    """Raise NoRule where sizes count, and one that values decide enters a body, which takes it for a number."""
+    if any(map(wanted.dependence.decided_sizes, op.inputs)):
+        raise NoRule("a size that values of examples decide enters it")
 
 
 def _writes(body: Body, k: int) -> list[tf.Operation]:
@@ -133,6 +148,7 @@ def _conditional(op: tf.Operation, outputs: Mapping[int, Axis], wanted: Wanted) 
         branches = bodies_of(op, "else_branch") + bodies_of(op, "then_branch")
     else:
         branches = bodies_of(op, "branches")
+    _check_sizes(op, wanted)
     reached = [k for k, tensor in enumerate(op.inputs[1:]) if wanted.reaches(tensor)]
     inputs: dict[int, Axis] = {}
     insides = []

@@ -19,3 +19,4 @@ declare(
     "AsString Bucketize StringToHashBucketFast StringToHashBucketStrong", example_axis=lambda op, axis, wanted: [axis]
 )
 declare("LookupTableFindV2", repeatable=True, example_axis=lambda op, axis, wanted: [SHARED, axis, SHARED])
+declare("OneHot", sized_by=(1,))

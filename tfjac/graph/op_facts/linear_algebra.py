@@ -58,3 +58,5 @@ declare(
     example_axis=_solve,
 )
 declare("TridiagonalMatMul", example_axis=_tridiagonal_product)
+declare("TopKV2 RFFT RFFT2D IRFFT IRFFT2D MatrixDiagPartV3", sized_by=(1,))
+declare("MatrixDiagV3", sized_by=(1, 2, 3))

@@ -59,3 +59,4 @@ declare("MaxPoolGrad MaxPool3DGrad MaxPoolGradGrad MaxPool3DGradGrad", example_a
 declare(*_MAXIMA, gradient=Gradient(_max_pool))
 declare("ExtractImagePatches ExtractVolumePatches DepthToSpace SpaceToDepth", example_axis=first_axis(0))
 declare("DepthToSpace SpaceToDepth", affine=(0,), maps="kept")
+declare("AvgPoolGrad AvgPool3DGrad", sized_by=(0,))

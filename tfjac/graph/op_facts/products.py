@@ -107,3 +107,4 @@ declare(
     conversion=_einsum_of_slices,
 )
 declare("SparseTensorDenseMatMul", meets_weights=True, example_axis=_sparse_matmul, rows=_rows_of_sparse_matmul)
+declare("SparseTensorDenseMatMul", sized_by=(2,))

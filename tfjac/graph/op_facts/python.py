@@ -79,3 +79,4 @@ def _function_of(op: tf.Operation) -> Callable[..., Any]:
 
 declare("EagerPyFunc PyFunc PyFuncStateless", kind="python", example_axis=_python)
 declare("EagerPyFunc", repeatable=True, gradient=Gradient(_gradient_of_python))
+declare("PyFunc PyFuncStateless EagerPyFunc", sized_by="all")

@@ -116,3 +116,7 @@ declare(
     refused_inputs=("it interpolates with the inverse transform, which is no transpose", [0]),
 )
 declare("HSVToRGB", gradient=refused("it is declared to have none, so that nothing depends on the image"))
+declare("ResizeArea ResizeBicubic ResizeBilinear ResizeNearestNeighbor ResizeNearestNeighborGrad", sized_by=(1,))
+declare("ScaleAndTranslate", sized_by=(1,))
+declare("ImageProjectiveTransformV2 ImageProjectiveTransformV3", sized_by=(2,))
+declare("CropAndResize CropAndResizeGradImage", sized_by=(3,))

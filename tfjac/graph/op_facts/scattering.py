@@ -186,3 +186,5 @@ declare(
     gradient=Gradient(_stitch, when=_stitches_may_repeat),
 )
 declare("DynamicPartition", rows=_rows_of_partition)
+declare("DynamicPartition DynamicStitch ParallelDynamicStitch", sized_by="all")
+declare("ScatterNd", sized_by=(2,))

@@ -128,3 +128,9 @@ declare(
     example_axis=_sparse_segments,
 )
 declare(*_SEGMENTS, gradient=Gradient(_gradient_of_sparse_segment), conversion=_sparse_segment_grad)
+declare("SegmentMax SegmentMean SegmentMin SegmentProd SegmentSum", sized_by=(1,))
+declare("UnsortedSegmentMax UnsortedSegmentMin UnsortedSegmentProd UnsortedSegmentSum", sized_by=(2,))
+declare("SparseSegmentMean SparseSegmentSqrtN SparseSegmentSum", sized_by=(2,))
+declare("SparseSegmentMeanGrad SparseSegmentSqrtNGrad SparseSegmentSumGrad", sized_by=(3,))
+declare("SparseSegmentMeanWithNumSegments SparseSegmentSqrtNWithNumSegments", sized_by=(2, 3))
+declare("SparseSegmentSumWithNumSegments", sized_by=(2, 3))

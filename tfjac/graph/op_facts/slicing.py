@@ -165,3 +165,6 @@ declare(
 )
 declare("StridedSliceGrad", example_axis=_strided_slice_gradient)
 declare("StridedSlice", first_column=_made_a_column)
+declare("StridedSliceGrad", sized_by=(0,))
+declare("Slice", sized_by=(1, 2))
+declare("StridedSlice", sized_by=(1, 2, 3))

@@ -8,6 +8,7 @@ import tensorflow as tf
 from tfjac.graph import _private
 from tfjac.graph.facts import facts_of, is_identities
 from tfjac.graph.gradients import custom_gradients
+from tfjac.graph.paths.decided_sizes import DecidedSizes
 from tfjac.graph.reading.traversal import Inherited, carries_gradient, references, shape_only
 from tfjac.types import Tensor
 
@@ -21,23 +22,35 @@ class Dependence:
     Attributes:
         sources: the list that was given.
         by_value: whether every path counts by which a value depends on another, not only those of gradients.
+        by_size: whether sizes count that values decide, too. Without it, a shape depends on no value.
+        decided_sizes: the `DecidedSizes`, if they count.
     """
 
-    def __init__(self, sources: Any, by_value: bool = False, stops: Iterable[Tensor] = ()) -> None:
+    def __init__(
+        self, sources: Any, by_value: bool = False, stops: Iterable[Tensor] = (), by_size: bool = False
+    ) -> None:
         """Start from `sources`, tensors or handles of variables; None for one that the graph never uses.
 
         A source may be computed from another one: what depends on the one then depends on the other too. No path leads
         through `stops`.
         """
         self.sources, self.by_value, self._stops = list(sources), by_value, references(stops)
+        self.by_size = by_size
         self._own: dict[Any, int] = {}
         for bit, source in enumerate(self.sources):
             if source is not None:
                 self._own[source.ref()] = self._own.get(source.ref(), 0) | 1 << bit
         self._found = Inherited(self._of_outputs)
+        self.decided_sizes = DecidedSizes(self._found, self.of_body) if by_size else _no_size
+
+    def of_body(self, sources: Any) -> "Dependence":
+        """Return the `Dependence` on other sources, of the body of an op of this graph, in which the same counts."""
+        return Dependence(sources, self.by_value, by_size=self.by_size)
 
     def _of_outputs(self, op: tf.Operation, found: Sequence[int]) -> list[int]:
         inherited = [0] * len(op.outputs)
+        if self.by_size and (shape_only(op) or facts_of(op).bodies):
+            found = [bits | self.decided_sizes(given) for bits, given in zip(found, op.inputs)]
         if any(found):
             passing = self._passing_inputs(op)
             for index, output in enumerate(op.outputs):
@@ -48,6 +61,8 @@ class Dependence:
         return [self._own.get(output.ref(), 0) | bits for output, bits in zip(op.outputs, passed)]
 
     def _passing_inputs(self, op: tf.Operation) -> Any:
+        if self.by_size and shape_only(op):
+            return [index for index, given in enumerate(op.inputs) if self.decided_sizes(given)]
         return valued_inputs(op) if self.by_value else differentiable_inputs(op)
 
     def reaches(self, tensor: Tensor) -> bool:
@@ -77,6 +92,11 @@ class Dependence:
                     needed |= inputs
                     path.append(op)
         return path[::-1]
+
+
+def _no_size(tensor: Tensor) -> int:
+    """Return that no value decides a size."""
+    return 0
 
 
 def each_for_itself(op: tf.Operation) -> bool:

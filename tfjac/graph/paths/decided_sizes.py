@@ -1,0 +1,83 @@
+"""Sizes that values decide: `tf.shape` of what `tf.where` finds says something of the values that it looked at.
+
+Values decide a shape where an op has taken a size from them, as `tf.range(tf.reduce_max(x))` does, or has counted, as
+`tf.where` does. An op type without a record may do either. A static shape is decided by none.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from tfjac.graph import _private
+from tfjac.graph.facts import facts_by_type, facts_of, is_loop
+from tfjac.graph.reading.traversal import Inherited
+from tfjac.types import Tensor
+
+Dependences = Callable[[Sequence[Tensor]], Any]
+"""Function from tensors of a body to the `Dependence` on them, by value and by size."""
+
+
+class DecidedSizes:
+    """For each tensor, the sources whose values decide its shape, as the bits of an integer.
+
+    Args:
+        values: function from a tensor to the bits of the sources that its value depends on.
+        inside: `Dependences` for the bodies of loops, branches and calls.
+    """
+
+    def __init__(self, values: Callable[[Tensor], int], inside: Dependences) -> None:
+        self._values, self._inside = values, inside
+        self._found = Inherited(self._of_outputs)
+
+    def __call__(self, tensor: Tensor) -> int:
+        """Return the bits of the sources whose values decide the shape of `tensor`."""
+        return self._found(tensor)
+
+    def _of_outputs(self, op: tf.Operation, found: Sequence[int]) -> list[int]:
+        inherited, given = _union(found), list(map(self._values, op.inputs))
+        if any(given) and not all(map(_is_static, op.outputs)):
+            inherited |= _union(given[k] for k in self._deciding(op, given))
+        return [0 if _is_static(output) else inherited for output in op.outputs]
+
+    def _deciding(self, op: tf.Operation, given: Sequence[int]) -> Sequence[int]:
+        """Return the indices of the inputs of `op` whose values decide a size."""
+        if facts_of(op).bodies:
+            return self._deciding_inside(op, given)
+        sized_by = facts_of(op).sized_by
+        if sized_by is None:
+            return () if op.type in facts_by_type() else range(len(op.inputs))
+        return range(len(op.inputs)) if isinstance(sized_by, str) else [k for k in sized_by if k < len(op.inputs)]
+
+    def _deciding_inside(self, op: tf.Operation, given: Sequence[int]) -> Sequence[int]:
+        """The same for an op with bodies: all inputs where a body decides one; a loop's end, too, decides sizes."""
+        bodies = [body for name in facts_of(op).bodies for body in _private.function_bodies(op, name)]
+        for body in bodies:
+            inner = self._inside(body.inputs)
+            if any(inner.decided_sizes(output) for output in body.outputs):
+                return range(len(op.inputs))
+        return [k for k in ends_of_loop(op, self._inside) if given[k]] if is_loop(op) else ()
+
+
+def ends_of_loop(op: tf.Operation, inside: Dependences) -> list[int]:
+    """Return the indices of the inputs of a loop that decide after how many steps it ends, at once or step by step."""
+    (condition,), (body,) = _private.function_bodies(op, "cond"), _private.function_bodies(op, "body")
+    needed = set(inside(condition.inputs).sources_of_any(condition.outputs))
+    of_body = inside(body.inputs)
+    while True:
+        further = of_body.sources_of_any([body.outputs[k] for k in needed]) - needed
+        if not further:
+            return sorted(needed)
+        needed |= further
+
+
+def _is_static(tensor: Tensor) -> bool:
+    """Return whether the shape is known while tracing; that of a list of tensors is not."""
+    return tensor.dtype != tf.variant and tensor.shape.is_fully_defined()
+
+
+def _union(bits: Any) -> int:
+    found = 0
+    for each in bits:
+        found |= each
+    return found
