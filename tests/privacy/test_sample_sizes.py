@@ -165,9 +165,15 @@ def test_passes_that_look_whole_are_counted_so_in_their_fit_alone():
 def test_a_step_of_two_passes_is_refused():
     """An example may be in it twice, which adds as much as four passes."""
     for size, epochs in (100, 2), (200, 2):  # ten steps of two batches; five, where Keras sums up two
-        model, budget = _model(200, accumulated=2), privacy.PrivacyBudget(N, 1e-4, 200, accountant="rdp", sampling="shuffled")
+        model, budget = (
+            _model(200, accumulated=2),
+            privacy.PrivacyBudget(N, 1e-4, 200, accountant="rdp", sampling="shuffled"),
+        )
         model.fit(X, Y, batch_size=size // 2, epochs=epochs, verbose=0, callbacks=[budget])
-    model, budget = _model(500, accumulated=2), privacy.PrivacyBudget(N, 1e-4, 500, accountant="rdp", sampling="shuffled")
+    model, budget = (
+        _model(500, accumulated=2),
+        privacy.PrivacyBudget(N, 1e-4, 500, accountant="rdp", sampling="shuffled"),
+    )
     with pytest.raises(ValueError, match=r"no step may reach into the next pass.*ended within step 5"):
         model.fit(X, Y, batch_size=230, epochs=2, verbose=0, callbacks=[budget])
 

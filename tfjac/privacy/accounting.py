@@ -40,9 +40,9 @@ def epsilon(
         steps: number of steps, not negative.
         delta: δ, between 0 and 1, less than one over the number of examples.
         accountant: "pld", by the privacy loss distribution, the tightest; or "rdp", by Rényi divergences.
-        sampling: "poisson"; or "shuffled", where each pass over the data has every example once, but for those of a last
-            batch that is dropped. No batch reaches into the next pass: call `repeat` after `batch`. Nor is a pass cut
-            short, as by `take` after `shuffle`.
+        sampling: "poisson"; or "shuffled", where each pass over the data has every example once, but for those of a
+            last batch that is dropped. No batch may reach into the next pass: call `repeat` after `batch`. No pass may
+            be cut short, as by `take` after `shuffle`.
 
     Raises:
         ImportError: without dp-accounting.

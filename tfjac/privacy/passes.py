@@ -16,7 +16,9 @@ class Passes:
         steps, examples: how many were taken before it.
     """
 
-    def __init__(self, batch_size: float, num_examples: int, before: int = 0, steps: int = 0, examples: int = 0) -> None:
+    def __init__(
+        self, batch_size: float, num_examples: int, before: int = 0, steps: int = 0, examples: int = 0
+    ) -> None:
         self._num_examples, self._before, self._steps, self._examples = num_examples, before, steps, examples
         self._fewest = steps_of_pass(batch_size / num_examples)
         self._most = math.ceil(num_examples / batch_size)
