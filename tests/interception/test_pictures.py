@@ -43,3 +43,11 @@ def test_summaries_of_a_fit(tmp_path):
     everything = tfjac.GradientSummaries(tmp_path / "all")
     everything.set_model(model)
     assert [layer.name for layer in everything._chosen()] == ["first", "second", "norm", "gate", "head"]
+
+
+def test_summaries_of_a_model_that_was_not_built_are_refused(tmp_path):
+    """There would be none, and no word about it."""
+    model = keras.Sequential([keras.layers.Dense(3)])
+    model.compile("sgd", "mse")
+    with pytest.raises(ValueError, match=r"hooks layers that were built.*Received: model 'sequential"):
+        model.fit(X, X[:, :1], verbose=0, callbacks=[tfjac.GradientSummaries(tmp_path)])

@@ -135,6 +135,55 @@ def test_what_is_compared(here, there, expected):
     np.testing.assert_allclose(tfjac.check_between(lambda x: [x, []], (here,), (there,)), expected)
 
 
+@pytest.mark.parametrize(
+    ("here", "there", "at"), [(1.0, np.nan, "other points"), (1.0, np.inf, "other points"), (np.nan, 1.0, "points")]
+)
+def test_what_is_not_finite_is_said(here, there, at):
+    with pytest.warns(UserWarning, match=f"is not finite at the {at}, so it says nothing"):
+        assert not 0.1 < tfjac.check_between(lambda x: x, ([2.0, here],), ([2.0, there],)) < 10
+
+
+@pytest.mark.parametrize(
+    ("dtype", "kind"), [("float64", 1e-16), ("float32", 1e-7), ("complex64", 1e-7), ("bfloat16", 1e-2)]
+)
+def test_rounding_is_nothing_to_warn_of(dtype, kind):
+    """Of numbers of size one. A thousand times as much is more than rounding."""
+    at = lambda size: (tf.cast(tf.constant([size, -size], "float64"), dtype),)  # noqa: E731
+    residuals = lambda x: [x, tf.zeros([2], x.dtype)]  # noqa: E731
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert tfjac.check_between(residuals, at(kind / 20), at(kind)) == pytest.approx(20, rel=0.01)
+        assert tfjac.check_between(residuals, at(0.0), at(kind)) == np.inf
+    with pytest.warns(UserWarning, match="times that where it was minimised"):
+        tfjac.check_between(residuals, at(kind), at(1000 * kind))
+
+
+def test_no_size_of_residuals_is_too_large_or_too_small_to_be_compared():
+    for size in 1e200, 1e-200:
+        np.testing.assert_allclose(tfjac.check_between(lambda x: x, ([3 * size],), ([4 * size, 0.0],)), 4 / 3 / 2**0.5)
+
+
+@pytest.mark.parametrize(
+    ("callback", "bad"), [(tfjac.callbacks.StepMonitor, np.nan), (tfjac.callbacks.Convergence, np.inf)]
+)
+def test_a_loss_of_validation_that_is_not_finite_is_said(callback, bad):
+    """Also if the last epochs have no validation; nothing is said without validation data, or of those that are met."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(20, 2)).astype("float32")
+    y, options = x[:, :1], {"batch_size": 20, "epochs": 3, "verbose": 0, "validation_freq": 2}
+    for targets in y, bad * np.ones_like(y), None:
+        keras.utils.set_random_seed(0)
+        model = keras.Sequential([keras.layers.Dense(1)])
+        model.compile(tfjac.LevenbergMarquardt(), loss="mse")
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            validation = None if targets is None else (x, targets)
+            model.fit(x, y, validation_data=validation, callbacks=[callback()], **options)
+        said = [each for each in seen if "is not finite on the validation data" in str(each.message)]
+        assert len(said) == (targets is not None and targets is not y), [str(each.message) for each in seen]
+        assert not any("times that where" in str(each.message) for each in seen)
+
+
 def test_refusals():
     with pytest.raises(ValueError, match=r"needs residuals to compare\. Received: none"):
         tfjac.check_between(lambda x: x, ([1.0],), ([],))

@@ -34,6 +34,20 @@ def test_it_stops_at_the_minimum():
     assert model.optimizer.last_report.reduction <= 1e-8 * history["loss"][-1]
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_first_step_may_build_the_model(dtype):
+    """Tolerances are those of its dtype; wrong ones are refused before the first step."""
+    with floating(dtype):
+        for layers in [keras.layers.Dense(2)], [keras.Input((4,)), keras.layers.Dense(2)]:
+            keras.utils.set_random_seed(0)
+            model = compiled(keras.Sequential(layers))
+            callback, history = converged_fit(model)
+            assert callback.status.converged and len(history["loss"]) < 20
+    assert min(callback._limits) == np.sqrt(np.finfo(dtype).eps)
+    with pytest.raises(ValueError, match="xtol"):
+        converged_fit(compiled(keras.Sequential([keras.layers.Dense(2)])), xtol=2.0)
+
+
 def test_it_logs_what_the_steps_did():
     """The gradient norm is that of Keras' own loss, before the last step."""
     model = compiled(linear())

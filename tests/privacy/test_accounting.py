@@ -62,6 +62,14 @@ def test_shuffled_batches_are_counted_by_the_passes():
     assert noise == pytest.approx(5.0, rel=5e-3)
 
 
+@pytest.mark.parametrize(("n", "size", "passes"), [(1000, 260, 20), (1000, 100, 20), (1000, 600, 20), (7, 7, 20)])
+def test_a_pass_may_drop_its_last_batch(n, size, passes):
+    """So twenty passes are so many steps at least, and each example may be in a batch of each."""
+    expected = gaussian_epsilon(math.sqrt(passes) / 8.0, 1e-5)
+    found = privacy.epsilon(8.0, size / n, passes * (n // size), 1e-5, sampling="shuffled")
+    assert expected <= found < 1.005 * expected
+
+
 def test_a_report_says_what_a_training_would_cost():
     import dp_accounting as dp
 

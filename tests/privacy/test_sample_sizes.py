@@ -9,6 +9,7 @@ import tensorflow as tf
 from scipy import stats
 
 from tfjac import privacy
+from tfjac.privacy.passes import Passes
 from tfjac.privacy.sample_sizes import most_examples
 
 N = 2000
@@ -119,6 +120,62 @@ def test_a_budget_of_shuffled_batches_ends_with_a_pass():
     assert model.optimizer.steps == 40
     with pytest.raises(ValueError, match=REFUSED):
         _model(None).fit(X, Y, batch_size=101, verbose=0, callbacks=[_shuffled()])
+
+
+def _of_passes(passes):
+    return privacy.epsilon(1.0, 1.0, passes, 1e-4, accountant="rdp")
+
+
+@pytest.mark.parametrize("dropped", [True, False])
+@pytest.mark.parametrize("options", [{}, {"steps_per_epoch": 3}, {"steps_per_execution": 2}], ids=str)
+def test_a_remainder_may_be_dropped(dropped, options):
+    """The passes are counted in the data: how often the example that is drawn most often is in a batch."""
+    size, drawn = 520, np.zeros(N)
+    rows = tf.data.Dataset.range(N).shuffle(N, seed=0).batch(size, drop_remainder=dropped)
+
+    def taken(index):
+        np.add.at(drawn, index, 1)
+        return X[index], Y[index]
+
+    data = rows.map(lambda index: tf.numpy_function(taken, [index], [tf.float32, tf.float32]))
+    data = data.map(lambda x, y: (tf.ensure_shape(x, [None, 3]), tf.ensure_shape(y, [None, 1])))
+    model, budget = _model(size), privacy.PrivacyBudget(N, 1e-4, size, accountant="rdp", sampling="shuffled")
+    model.compile(model.optimizer, "mse", jit_compile=False, steps_per_execution=options.get("steps_per_execution", 1))
+    epochs = options.get("steps_per_epoch")
+    fit = {"shuffle": False, "verbose": 0, "callbacks": [budget], "epochs": 8, "steps_per_epoch": epochs}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Keras says that steps_per_epoch is more than are left
+        found = model.fit(data, **fit).history["epsilon"][-1]
+    assert found == _of_passes(int(drawn.max()))
+
+
+def test_passes_that_look_whole_are_counted_so_in_their_fit_alone():
+    """Four steps of 500, 500, 500 and 500 examples at most; and of 600, 600, 600 and 200, or without the last."""
+    passes = Passes(600, N)
+    seen = []
+    for steps, examples in enumerate(np.cumsum([600, 600, 600, 200] * 2 + [600, 600, 600, 600]), 1):
+        passes.see(steps, examples)
+        seen.append(passes.after(steps))
+    assert seen == [1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 4]
+    again = Passes(600, N, passes.after(8), 8, 4000)
+    assert [again.after(steps) for steps in (8, 9, 11, 12)] == [3, 4, 4, 5]
+    assert Passes(500, N).after(4) == 1 and Passes(N, N).after(4) == 4 and Passes(1500, N).after(4) == 4
+
+
+def test_a_step_of_two_passes_is_refused():
+    """An example may be in it twice, which adds as much as four passes."""
+    for size, epochs in (100, 2), (200, 2):  # ten steps of two batches; five, where Keras sums up two
+        model, budget = (
+            _model(200, accumulated=2),
+            privacy.PrivacyBudget(N, 1e-4, 200, accountant="rdp", sampling="shuffled"),
+        )
+        model.fit(X, Y, batch_size=size // 2, epochs=epochs, verbose=0, callbacks=[budget])
+    model, budget = (
+        _model(500, accumulated=2),
+        privacy.PrivacyBudget(N, 1e-4, 500, accountant="rdp", sampling="shuffled"),
+    )
+    with pytest.raises(ValueError, match=r"no step may reach into the next pass.*ended within step 5"):
+        model.fit(X, Y, batch_size=230, epochs=2, verbose=0, callbacks=[budget])
 
 
 def test_steps_before_this_budget_are_held_against_it():

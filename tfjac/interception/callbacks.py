@@ -24,6 +24,9 @@ class GradientSummaries(keras.callbacks.Callback):
             log_dir: folder for the summaries.
             layers: list of layers, or of their names; all that have weights, nested ones too, where left out.
             every: write at each step of the optimizer whose number is divisible by this.
+
+        Raises:
+            ValueError: at the start of `fit`, if the model was not built, or has no layers with weights.
         """
         super().__init__()
         self.log_dir, self.layers, self.every = log_dir, layers, every
@@ -43,5 +46,11 @@ class GradientSummaries(keras.callbacks.Callback):
     def _chosen(self):
         if self.layers is None:
             layers = [layer for layer in flat_layers(self.model) if not isinstance(layer, keras.Model)]
-            return [layer for layer in layers if layer.weights and layer.built]
+            found = [layer for layer in layers if layer.weights and layer.built]
+            if not (found and self.model.built):
+                raise ValueError(
+                    "GradientSummaries hooks layers that were built: call the model on a batch before, or begin it "
+                    f"with keras.Input. Received: model {self.model.name!r}, {len(found)} layers of it were"
+                )
+            return found
         return [self.model.get_layer(layer) if isinstance(layer, str) else layer for layer in self.layers]

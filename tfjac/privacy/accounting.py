@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Literal, TypeAlias
 
 from tfjac.arguments import choice, positive, positive_integer
+from tfjac.privacy.passes import begun, steps_of_pass
 from tfjac.progress import shown
 from tfjac.tables import aligned
 
@@ -30,7 +31,8 @@ def epsilon(
     Two data sets are neighbours if one has one example more. "poisson" takes every batch to be a Poisson sample: each
     example is in it with the probability `sampling_rate`, by itself, as `poisson_batches` draws it. Shuffled batches
     of a fixed size are no such sample; ε is then an approximation that is in common use, and no guarantee. "shuffled"
-    gives the guarantee for these: an example is in one batch of each pass over the data, and chance does not help.
+    gives the guarantee for these: an example is in one batch of each pass over the data, and chance does not help. A
+    pass counts as ⌊1/sampling_rate⌋ steps, as the last batch may be dropped.
 
     Args:
         noise_multiplier: σ, as `DPOptimizer` takes it. At zero ε is infinite.
@@ -38,7 +40,9 @@ def epsilon(
         steps: number of steps, not negative.
         delta: δ, between 0 and 1, less than one over the number of examples.
         accountant: "pld", by the privacy loss distribution, the tightest; or "rdp", by Rényi divergences.
-        sampling: "poisson"; or "shuffled", where each pass over the data has every example once.
+        sampling: "poisson"; or "shuffled", where each pass over the data has every example once, but for those of a
+            last batch that is dropped. No batch may reach into the next pass: call `repeat` after `batch`. No pass may
+            be cut short, as by `take` after `shuffle`.
 
     Raises:
         ImportError: without dp-accounting.
@@ -157,12 +161,7 @@ def _counted(sampling: str, rate: float, steps: int) -> tuple[float, int]:
 
     Shuffled batches hold an example once in each pass, which for that example is one step of all data.
     """
-    return (rate, steps) if sampling == "poisson" else (1.0, passes(steps, rate))
-
-
-def passes(steps: int, rate: float) -> int:
-    """Return in how many of so many steps an example is, if each pass over the data has it once."""
-    return math.ceil(steps * rate * (1 - 1e-9))
+    return (rate, steps) if sampling == "poisson" else (1.0, begun(steps, steps_of_pass(rate)))
 
 
 def spent_by(accountant: str) -> Callable[[float, float, int, float], float]:

@@ -10,8 +10,9 @@ import keras
 
 from tfjac._warn import warn
 from tfjac.arguments import choice, positive, positive_integer
-from tfjac.privacy.accounting import SAMPLINGS, Accountant, Sampling, check_delta, epsilon, passes, spent_by
+from tfjac.privacy.accounting import SAMPLINGS, Accountant, Sampling, check_delta, epsilon, spent_by
 from tfjac.privacy.optimizer import DPOptimizer
+from tfjac.privacy.passes import Passes
 from tfjac.privacy.sample_sizes import SampleSizes
 from tfjac.types import Logs
 
@@ -30,12 +31,13 @@ class PrivacyBudget(keras.callbacks.Callback):
         max_epsilon: the budget; None never stops.
         accountant: as in `tfjac.privacy.epsilon`.
         sampling: as in `tfjac.privacy.epsilon`. With "shuffled" each `fit` begins a pass over the data, so give all of
-            them the same `PrivacyBudget`.
+            them the same `PrivacyBudget`. A pass counts as ⌊num_examples/batch_size⌋ steps, as the last batch may be
+            dropped; as one more, where the examples of the first steps of a `fit` show that it is not.
 
     Raises:
         TypeError, ValueError: at the start of `fit`, for a model that was compiled with another optimizer, if the batch
             size is not known, or if earlier steps had more examples than it says; in `fit`, if the steps have more
-            examples than samples of that size can have.
+            examples than samples of that size can have, or if batches are summed up across the end of a shuffled pass.
     """
 
     def __init__(
@@ -59,8 +61,9 @@ class PrivacyBudget(keras.callbacks.Callback):
         self.sampling = choice("sampling", sampling, SAMPLINGS)
         self.max_epsilon = None if max_epsilon is None else positive("max_epsilon", max_epsilon)
         spent_by(accountant)
-        self._max_steps: float = math.inf
-        self._passes = self._start = self._seen = 0
+        self._most: float = math.inf
+        self._passes: Passes | None = None
+        self._seen = 0
 
     def on_train_begin(self, logs: Logs = None) -> None:
         """Check the optimizer, and find how many steps the budget allows."""
@@ -78,7 +81,7 @@ class PrivacyBudget(keras.callbacks.Callback):
             )
         self._begin(optimizer, batch_size)
         if self.max_epsilon is not None:
-            self._max_steps = _most_steps(self._spent, self.max_epsilon)
+            self._most = _most_within(self._cost, self.max_epsilon)
             if self._would_exceed():
                 raise ValueError(
                     f"The budget does not allow a step: one costs ε = {self._spent(optimizer.steps + 1):.4g}. Use more "
@@ -87,23 +90,41 @@ class PrivacyBudget(keras.callbacks.Callback):
                 )
 
     def _begin(self, optimizer: DPOptimizer, batch_size: float) -> None:
-        """Decide what `spent(steps)` is in this `fit`, and hold the steps so far against the batch size."""
-        rate, shuffled, start = batch_size / self.num_examples, self.sampling == "shuffled", optimizer.steps
+        """Decide what costs how much in this `fit`, and hold the steps so far against the batch size."""
+        shuffled, start = self.sampling == "shuffled", optimizer.steps
         options: Any = {"delta": self.delta, "accountant": self.accountant}
-        of_steps = functools.cache(functools.partial(epsilon, optimizer.noise_multiplier, **options))
+        rate = 1.0 if shuffled else batch_size / self.num_examples
+        self._cost = functools.cache(functools.partial(epsilon, optimizer.noise_multiplier, rate, **options))
         self._sizes = SampleSizes(batch_size, self.num_examples, fixed=shuffled)
         self._sizes.check(optimizer.examples, start)
         self._counted = optimizer.examples, start
         if not shuffled:
-            self._spent = functools.partial(of_steps, rate)
             return
         if start != self._seen:
             raise ValueError(
                 "With sampling='shuffled' each fit begins a pass over the data, and the passes are counted: give every "
                 f"fit the same PrivacyBudget. Received: {start} steps, of which it saw {self._seen}"
             )
-        self._passes, self._start = self._passes + passes(start - self._start, rate), start
-        self._spent = lambda steps: of_steps(1.0, self._passes + passes(max(steps - start, 0), rate))
+        before = 0 if self._passes is None else self._passes.after(start)
+        self._passes = Passes(batch_size, self.num_examples, before, start, optimizer.examples)
+
+    def _spent(self, steps: int) -> float:
+        """Return ε of so many steps."""
+        return self._cost(self._counting(steps))
+
+    def _counting(self, steps: int) -> int:
+        """Return how often an example may have been in a step, of so many: those drawn by chance, or the passes."""
+        return steps if self._passes is None else self._passes.after(steps)
+
+    def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
+        """Refuse a step that has batches of two passes over shuffled data: it may hold an example twice."""
+        optimizer = self.model.optimizer
+        if self._passes is not None and optimizer.steps_after(1) == optimizer.steps:
+            raise ValueError(
+                "With sampling='shuffled' no step may reach into the next pass over the data, as it could hold an "
+                "example twice. Choose gradient_accumulation_steps so that the batches of an epoch are a multiple of "
+                f"it. Received: an epoch that ended within step {optimizer.steps}"
+            )
 
     def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
         """Hold the number of examples against the declared one; stop where the next step would exceed the budget."""
@@ -120,12 +141,14 @@ class PrivacyBudget(keras.callbacks.Callback):
             return
         self._sizes.add(*(now - before for now, before in zip(counted, self._counted)))
         self._counted = counted
+        if self._passes is not None:
+            self._passes.see(counted[1], counted[0])
         if self.sampling == "poisson" and self._sizes.show_fixed_size():
             warn(_NO_POISSON_SAMPLE)
 
     def _would_exceed(self) -> bool:
         """Return whether the steps of the batches that Keras takes in its next call are more than the budget allows."""
-        return self.model.optimizer.steps_after(self.model.steps_per_execution) > self._max_steps
+        return self._counting(self.model.optimizer.steps_after(self.model.steps_per_execution)) > self._most
 
     def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
         """Add ε to the logs."""
@@ -133,14 +156,14 @@ class PrivacyBudget(keras.callbacks.Callback):
             logs["epsilon"] = self._spent(self.model.optimizer.steps)
 
 
-def _most_steps(spent: Callable[[int], float], budget: float) -> int:
-    """Return the largest number of steps of which `spent(steps)` is within the budget."""
+def _most_within(cost: Callable[[int], float], budget: float) -> int:
+    """Return the largest number of which `cost(number)` is within the budget."""
     high = 1
-    while high < _MOST and spent(high) <= budget:
+    while high < _MOST and cost(high) <= budget:
         high *= 4
     if high >= _MOST:
         return _MOST
-    return bisect.bisect_right(range(high), budget, lo=high // 4, key=spent) - 1
+    return bisect.bisect_right(range(high), budget, lo=high // 4, key=cost) - 1
 
 
 _NO_POISSON_SAMPLE = (

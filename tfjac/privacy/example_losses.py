@@ -73,7 +73,9 @@ def example_losses(loss, variables):
             raise NotApart(
                 "The loss is divided or multiplied by a number that the data of the batch decide, as a sum of sample "
                 "weights or of a mask. So each example changes the weight of the others. Use the reduction "
-                f"'sum_over_batch_size', without masks. Received: op {weight.op.name!r} of type {weight.op.type}"
+                "'sum_over_batch_size', without masks. Sample weights [n] of losses [n, t] count as such, as Keras "
+                "multiplies position j by the weight of example j: give them as [n, 1], and those of losses [n] as "
+                f"[n]. Received: op {weight.op.name!r} of type {weight.op.type}"
             )
     count = tf.shape(heads[0])[0]
     rows = [_row_sums(head * tf.convert_to_tensor(weight)) for head, weight in zip(heads, weights)]

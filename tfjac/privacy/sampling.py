@@ -44,7 +44,10 @@ def poisson_batches(
         secure: whether all numbers come from the operating system, as with `secure_noise=True` of `DPOptimizer`.
 
     Returns:
-        A `tf.data.Dataset` of `(x, y, sample_weight)`, of steps · batches_per_step batches.
+        A `tf.data.Dataset` of `(x, y, sample_weight)`, of steps · batches_per_step batches. The sample weights of a
+        target with positions, `[n, t]` or `[n, t, c]`, have as many axes, each of one, so that Keras multiplies the
+        losses of all positions of a row by the weight of the row. A loss that returns one number for each example of
+        such a target needs them as `[n]`: `data.map(lambda x, y, w: (x, y, tf.reshape(w, [-1])))`.
 
     Raises:
         TypeError: for what is no array, such as a `tf.data.Dataset`, from which no example can be drawn by chance.
@@ -88,10 +91,20 @@ def poisson_batches(
 
     def packed(*tensors):
         given, wanted = tf.nest.pack_sequence_as((x, y), tensors[:-1])
-        return given, wanted, tf.nest.map_structure(lambda _: tensors[-1], wanted)
+        return given, wanted, tf.nest.map_structure(lambda target: _weights_for(target, tensors[-1]), wanted)
 
     data = flat.map(packed).apply(tf.data.experimental.assert_cardinality(steps * parts))
     return data.prefetch(1)
+
+
+def _weights_for(target, weights):
+    """Return weights `[n]` with as many axes of one as Keras needs to multiply the losses of the positions by them.
+
+    Keras lines up axes from the last, but where the ranks differ by an axis of one. Losses have the axes of the target
+    `[n, ..., c]`, without the last one or with it.
+    """
+    axes = target.shape.rank - (target.shape.rank > 1 and target.shape[-1] == 1)
+    return tf.reshape(weights, [-1] + [1] * (axes - 1))
 
 
 def _as_array(given):

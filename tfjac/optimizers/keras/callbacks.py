@@ -12,7 +12,7 @@ from tfjac.graph import as_tf_variable
 from tfjac.optimizers.keras.levenberg_marquardt import LevenbergMarquardt
 from tfjac.optimizers.loop.converge import Stretch, Tolerances, first_cost_of, standing_of, status_after, tolerances
 from tfjac.optimizers.loop.records import Report
-from tfjac.optimizers.results.between_points import FAR, ratio_of, warn_if_far
+from tfjac.optimizers.results.between_points import FAR, rounding_of, warn_if_far
 from tfjac.optimizers.statuses import Status
 from tfjac.types import Logs
 
@@ -28,7 +28,8 @@ class StepMonitor(keras.callbacks.Callback):
     With `memory="epoch"` it tells the optimizer of epochs, as no other callback does.
 
     If there are validation data, and their loss ends at a hundred times the loss or more, it warns: what was found
-    holds at the examples alone. So have points in between as the validation data of a network that solves an equation.
+    holds at the examples alone. It warns as well if the loss ends finite, and theirs does not. So have points in
+    between as the validation data of a network that solves an equation.
 
     Args:
         patience: stop training after so many epochs in a row in which every step was rejected; None never stops.
@@ -41,7 +42,7 @@ class StepMonitor(keras.callbacks.Callback):
         super().__init__()
         self.patience = None if patience is None else positive_integer("patience", patience)
         self._accepted = self._taken = self._idle = 0
-        self._losses = math.nan, math.inf
+        self._losses: tuple[float, float] | None = None
 
     def on_train_begin(self, logs: Logs = None) -> None:
         """Check the optimizer, and count from here."""
@@ -51,7 +52,7 @@ class StepMonitor(keras.callbacks.Callback):
                 f"Received: a model compiled with {type(self.model.optimizer).__name__}"
             )
         self._accepted, self._taken, self._idle = self.model.optimizer.num_accepted, self.model.optimizer.num_steps, 0
-        self._losses = math.nan, math.inf
+        self._losses = None
 
     def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
         """Tell the optimizer, whose steps may be those of an epoch."""
@@ -64,9 +65,7 @@ class StepMonitor(keras.callbacks.Callback):
         accepted, self._accepted = optimizer.num_accepted - self._accepted, optimizer.num_accepted
         if logs is not None:
             logs.update(self._shown(optimizer), accepted_steps=accepted)
-            validated = logs.get("val_loss", math.nan)
-            if not (self._keeps_lowest and validated >= self._losses[1]):
-                self._losses = logs.get("loss", math.nan), validated
+            self._look_at_losses(logs.get("loss", math.nan), logs.get("val_loss"))
         if optimizer.num_steps > self._taken:
             self._idle, self._taken = 0 if accepted else self._idle + 1, optimizer.num_steps
         if self._idle == self.patience or (self.patience and optimizer.status is Status.GRADIENT_TOLERANCE):
@@ -76,12 +75,20 @@ class StepMonitor(keras.callbacks.Callback):
         """Be told that the weights of the lowest validation loss are restored at the end."""
         self._keeps_lowest = True
 
+    def _look_at_losses(self, trained: float, validated: float | None) -> None:
+        """Keep the losses of the weights that remain, if this epoch had a validation."""
+        if validated is None:
+            return
+        if not self._keeps_lowest or validated < (math.inf if self._losses is None else self._losses[1]):
+            self._losses = trained, validated
+
     def on_train_end(self, logs: Logs = None) -> None:
         """Warn of examples that are met, and data of validation that are not."""
-        trained, validated = self._losses
-        if math.isfinite(validated) and trained >= 0:
-            received = f"loss {trained:.2g} and val_loss {validated:.2g}"
-            warn_if_far("the loss on the validation data", ratio_of(validated, trained), FAR**2, received)
+        if self._losses is None or not math.isfinite(self._losses[0]):
+            return
+        rounding = max((rounding_of(v.dtype) for v in self.model.trainable_variables), default=0.0) ** 2
+        places = "on the training data", "on the validation data"
+        warn_if_far("the loss", *places, *self._losses, FAR**2, rounding)
 
     def _shown(self, optimizer: Any) -> dict:
         report, precisions = optimizer.last_report, optimizer.precisions
@@ -135,9 +142,9 @@ class Convergence(StepMonitor):
     def on_train_begin(self, logs: Logs = None) -> None:
         """Check the optimizer and the tolerances."""
         super().on_train_begin(logs)
-        dtype = as_tf_variable(self.model.trainable_variables[0]).dtype
-        self._limits, self._first_cost = tolerances(*self._given, dtype), np.nan
-        self._stretch = Stretch.begun(tf.zeros([], dtype))
+        tolerances(*self._given, tf.float32)  # refuses what is none, before the first step
+        self._limits: Tolerances | None = None
+        self._first_cost = np.nan
         self.status, self._steps = Status.RUNNING, self.model.optimizer.num_steps
         self._met: list[Status] = []
         self._stands: list[Status] = []
@@ -148,6 +155,9 @@ class Convergence(StepMonitor):
         report, steps = self.model.optimizer.last_report, self.model.optimizer.num_steps
         if steps == self._steps:
             return
+        if self._limits is None:  # the first step may have built the model, so its dtype is known from here
+            dtype = as_tf_variable(self.model.trainable_variables[0]).dtype
+            self._limits, self._stretch = tolerances(*self._given, dtype), Stretch.begun(tf.zeros([], dtype))
         self._stretch = self._stretch.after(report, self._limits, steps - self._steps)
         self._steps = steps
         if not np.isfinite(self._first_cost) and np.isfinite(report.cost_before):
