@@ -63,7 +63,7 @@ class OpFacts:
         example_axis: rule `(op, axis, wanted) -> list`, see `example_rules`.
         axes_of_body: the same for ops with bodies, `(op, axes of outputs, wanted)`.
         rows: rule `(op, rows, wanted) -> list`, see `row_rules`.
-        sized_by: the input that gives the result a size, or a multiple of it, for each axis; a list, each element.
+        shaped_by: the input that gives the result a size, or a multiple of it, for each axis; a list, each element.
         sizes: `(known, output, sizes of the inputs) -> list`, see `symbolic_sizes`.
         entries: `(known, output, entries of the inputs) -> list`, the same for vectors of sizes.
         value: `(output, value_of) -> array`, see `static_values`.
@@ -103,7 +103,7 @@ class OpFacts:
     example_axis: Callable | None = None
     axes_of_body: Callable | None = None
     rows: Callable | None = None
-    sized_by: int | None = None
+    shaped_by: int | None = None
     sizes: Callable | None = None
     entries: Callable | None = None
     value: Callable | None = None

@@ -105,7 +105,7 @@ class SliceInputs:
         for position, (tensor, axis) in enumerate(zip(op.inputs, found)):
             if self._analysis.axis(tensor) is not None or tensor.dtype == tf.resource:
                 continue
-            if position == facts_of(op).sized_by:
+            if position == facts_of(op).shaped_by:
                 self._note_sizes(tensor, self._analysis.axis(op.outputs[0]))
             elif facts_of(op).takes == "a strided slice" and position > 0:
                 self._note(tensor, _KEPT)  # what ends behind the slice ends with it
@@ -145,7 +145,7 @@ class SliceInputs:
             raise NotSliced
         behind = axis.moved(axis.axis + 1) if of_tensor and isinstance(axis, ExampleAxis) else SHARED
         for position, given in enumerate(op.inputs):
-            if position == facts_of(op).sized_by:
+            if position == facts_of(op).shaped_by:
                 self._note_sizes(given, axis)
             else:
                 self._enter(given, behind)

@@ -78,6 +78,6 @@ declare(
     "Conv2DBackpropInput Conv3DBackpropInputV2 DepthwiseConv2dNativeBackpropInput",
     affine=(2,),
     maps="made",
-    sized_by=0,
+    shaped_by=0,
 )
 declare("Dilation2D", example_axis=first_axis(0))
