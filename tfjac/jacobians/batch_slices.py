@@ -6,7 +6,7 @@ stays what it is for the whole batch, as the number of examples that a mean divi
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import tensorflow as tf
 
@@ -22,16 +22,15 @@ from tfjac.graph import (
     bodies_of,
     compiled_by_xla,
     inline_calls,
-    ops_inside,
     replay,
     source_in,
     static_trip_count,
-    static_value,
     while_loop,
 )
 from tfjac.graph.facts import facts_of, is_branching, is_loop
-from tfjac.graph.gradients import custom_gradients
-from tfjac.jacobians.shapes import Size, inner_size, product
+from tfjac.jacobians.shapes import Size, product
+from tfjac.jacobians.slice_bodies import NotSliced
+from tfjac.jacobians.slice_inputs import SliceInputs
 from tfjac.types import Tensor, Variable
 
 BYTES, FEWEST, MOST = 2**24, 128, 1024
@@ -53,10 +52,6 @@ class Batch(NamedTuple):
     expected: float | None
 
 
-class _NotSliced(Exception):
-    """The graph cannot be copied for a slice."""
-
-
 class Slices:
     """Results of a batch as a function of some of its examples.
 
@@ -76,14 +71,10 @@ class Slices:
         try:
             analysis = analyse_examples(Dependence(sources), [self._y])
         except ExamplesMix as mix:
-            raise _NotSliced from mix
+            raise NotSliced from mix
         self._n = axes(self._y)[0]
         self._divide(analysis, batch.expected)
-        self._sliced = {tensor.ref(): (tensor, axis) for tensor, axis in batch.data}
-        self._kept: dict[Any, Tensor] = {}
-        for op in analysis.path:
-            self._read(op, analysis)
-        self._resized = self._static_shapes(analysis)
+        self._entering = SliceInputs(analysis, self._n, batch.data)
         self._path = [(x, axis) for x, axis in _tensors(analysis) if x.shape.is_fully_defined()]
 
     def _divide(self, analysis: ExampleAnalysis, expected: float | None) -> None:
@@ -92,72 +83,28 @@ class Slices:
         has_bodies = any(is_loop(op) or is_branching(op) for op in analysis.path)
         static = isinstance(self._n, int)
         if static and has_bodies:
-            raise _NotSliced  # of loops TensorFlow keeps sizes that were known
-        if any(_is_counted(inside) for op in analysis.path for inside in ops_inside(op)):
-            raise _NotSliced  # the number of examples may be a factor there, and would be that of a slice
+            raise NotSliced  # of loops TensorFlow keeps sizes that were known
         if (self._n if static else expected or 0) <= most or not (has_bodies or _takes_windows(analysis)):
-            raise _NotSliced
+            raise NotSliced
         self.count: Size = -(-self._n // most) if static else tf.maximum(1, -(-self._n // most))
         self.size: Size = -(-self._n // self.count)
-
-    def _read(self, op: tf.Operation, analysis: ExampleAnalysis) -> None:
-        """Note what enters the path of the weights at `op`: by slices if it carries the examples, else as it is."""
-        if len(custom_gradients.inputs_read(op)) != len(op.inputs):
-            raise _NotSliced  # its backward reads what no rule knows the examples of
-        for tensor, axis in zip(op.inputs, analysis.input_axes.get(op.name, ())):
-            if analysis.axis(tensor) is not None or tensor.dtype == tf.resource:
-                continue
-            if tensor.dtype == tf.variant:
-                if not all(given.dtype.is_integer for given in tensor.op.inputs):
-                    raise _NotSliced  # a list that holds something, other than one that is made of sizes
-                continue
-            if isinstance(axis, ExampleAxis):
-                if axis.outer != 1:
-                    raise _NotSliced
-                self._sliced[tensor.ref()] = tensor, axis
-            elif tensor.dtype.is_floating or tensor.dtype.is_complex:
-                self._kept[tensor.ref()] = tensor
-
-    def _static_shapes(self, analysis: ExampleAnalysis) -> list[tuple[Tensor, list[int]]]:
-        """Pairs of a shape that is written in the graph, with the number of examples in it, and that of a slice."""
-        found: dict[Any, tuple[Tensor, list[int]]] = {}
-        for tensor, axis in _tensors(analysis):
-            if not tensor.shape.is_fully_defined():
-                continue
-            for given in tensor.op.inputs:
-                value = static_value(given) if given.dtype.is_integer and given.shape.rank == 1 else None
-                if value is None or value.tolist() != tensor.shape.as_list():
-                    continue
-                small = self._shape_of(tensor, axis)
-                if found.setdefault(given.ref(), (given, small))[1] != small:
-                    raise _NotSliced
-        return list(found.values())
 
     def _shape_of(self, tensor: Tensor, axis: ExampleAxis) -> list[int]:
         """The static shape of `tensor` in a slice."""
         sizes = tensor.shape.as_list()
         rows, rest = divmod(sizes[axis.axis], self._n)
         if rest:
-            raise _NotSliced
+            raise NotSliced
         return [*sizes[: axis.axis], rows * self.size, *sizes[axis.axis + 1 :]]
 
     def at(self, start: Tensor) -> Tensor:
         """Return the results of `size` examples from `start` on, in the graph that is traced now."""
-        pairs = [(x, self._slice(x, axis, start)) for x, axis in self._sliced.values()]
-        pairs += [(x, x) for x in self._kept.values()]
-        pairs += [(shape, tf.constant(small, shape.dtype)) for shape, small in self._resized]
         on_path = [x for x, _ in self._path]
-        y, *copies = replay([self._y, *on_path], pairs, reread=self._variables)
+        y, *copies = replay([self._y, *on_path], self._entering.pairs(start, self.size), reread=self._variables)
         for copy, (tensor, axis) in zip(copies, self._path):
             if isinstance(self._n, int) and copy.shape.as_list() != self._shape_of(tensor, axis):
-                raise _NotSliced  # a number of the graph stands for the whole batch
+                raise NotSliced  # a number of the graph stands for the whole batch
         return y
-
-    def _slice(self, tensor: Tensor, axis: ExampleAxis, start: Tensor) -> Tensor:
-        inner = inner_size(tensor, axis, self._n)
-        begin, size = [0] * tensor.shape.rank, axes(tensor)
-        begin[axis.axis], size[axis.axis] = start * inner, self.size * inner
-        return tf.slice(tensor, begin, size)
 
 
 def summed_over_slices(
@@ -198,7 +145,7 @@ def summed_over_slices(
         _, rows, *sums = while_loop(
             lambda number, *_: number < slices.count, step, [tf.constant(0), rows, *sums], parallel_iterations=1
         )
-    except _NotSliced:
+    except NotSliced:
         return None
     return sums, rows
 
@@ -212,14 +159,6 @@ def _bytes_forwards(analysis: ExampleAnalysis) -> int:
     """The bytes of the values of an example on the path."""
     carried = (tensor for op in analysis.path if op.name in analysis.input_axes for tensor in op.outputs)
     return sum(map(_bytes_of_example, carried)) + sum(map(_bytes_of_loop, analysis.path))
-
-
-def _is_counted(op: tf.Operation) -> bool:
-    """Whether an integer becomes a number to compute with at `op`."""
-    if op.type != "Cast":
-        return False
-    given, made = op.inputs[0].dtype, op.outputs[0].dtype
-    return given.is_integer and (made.is_floating or made.is_complex)
 
 
 def _takes_windows(analysis: ExampleAnalysis) -> bool:
