@@ -37,38 +37,41 @@ class DecidedSizes:
     def _of_outputs(self, op: tf.Operation, found: Sequence[int]) -> list[int]:
         inherited, given = _union(found), list(map(self._values, op.inputs))
         if any(given) and not all(map(_is_static, op.outputs)):
-            inherited |= _union(given[k] for k in self._deciding(op, given))
+            inherited |= _union(given[k] for k in self._deciding(op))
         return [0 if _is_static(output) else inherited for output in op.outputs]
 
-    def _deciding(self, op: tf.Operation, given: Sequence[int]) -> Sequence[int]:
+    def _deciding(self, op: tf.Operation) -> Sequence[int]:
         """Return the indices of the inputs of `op` whose values decide a size."""
         if facts_of(op).bodies:
-            return self._deciding_inside(op, given)
+            return self._deciding_inside(op)
         sized_by = facts_of(op).sized_by
         if sized_by is None:
             return () if op.type in facts_by_type() else range(len(op.inputs))
         return range(len(op.inputs)) if isinstance(sized_by, str) else [k for k in sized_by if k < len(op.inputs)]
 
-    def _deciding_inside(self, op: tf.Operation, given: Sequence[int]) -> Sequence[int]:
-        """The same for an op with bodies: all inputs where a body decides one; a loop's end, too, decides sizes."""
+    def _deciding_inside(self, op: tf.Operation) -> Sequence[int]:
+        """The same for an op with bodies: what decides a size in one, which branch is run, and when a loop ends."""
+        if is_loop(op):
+            (condition,), (body,) = (_private.function_bodies(op, name) for name in ("cond", "body"))
+            ends = self._inside(condition.inputs).sources_of_any(condition.outputs)
+            return self._changed_by(body, ends | self._deciding_in(body))
         bodies = [body for name in facts_of(op).bodies for body in _private.function_bodies(op, name)]
-        for body in bodies:
-            inner = self._inside(body.inputs)
-            if any(inner.decided_sizes(output) for output in body.outputs):
-                return range(len(op.inputs))
-        return [k for k in ends_of_loop(op, self._inside) if given[k]] if is_loop(op) else ()
+        first = len(op.inputs) - len(bodies[0].inputs)
+        return [*range(first), *{first + k for body in bodies for k in self._deciding_in(body)}]
 
+    def _deciding_in(self, body: Any) -> set[int]:
+        """Return the indices of the inputs of a body whose values decide the size of an output."""
+        inner = self._inside(body.inputs)
+        bits = _union(map(inner.decided_sizes, body.outputs))
+        return {k for k in range(bits.bit_length()) if bits >> k & 1}
 
-def ends_of_loop(op: tf.Operation, inside: Dependences) -> list[int]:
-    """Return the indices of the inputs of a loop that decide after how many steps it ends, at once or step by step."""
-    (condition,), (body,) = _private.function_bodies(op, "cond"), _private.function_bodies(op, "body")
-    needed = set(inside(condition.inputs).sources_of_any(condition.outputs))
-    of_body = inside(body.inputs)
-    while True:
-        further = of_body.sources_of_any([body.outputs[k] for k in needed]) - needed
-        if not further:
-            return sorted(needed)
-        needed |= further
+    def _changed_by(self, body: Any, needed: set[int]) -> list[int]:
+        """Return `needed`, indices of loop variables, and those that these depend on after some steps."""
+        inner, further = self._inside(body.inputs), needed
+        while further:
+            further = inner.sources_of_any([body.outputs[k] for k in needed]) - needed
+            needed = needed | further
+        return sorted(needed)
 
 
 def _is_static(tensor: Tensor) -> bool:
