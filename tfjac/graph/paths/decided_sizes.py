@@ -53,25 +53,27 @@ class DecidedSizes:
         """The same for an op with bodies: what decides a size in one, which branch is run, and when a loop ends."""
         if is_loop(op):
             (condition,), (body,) = (_private.function_bodies(op, name) for name in ("cond", "body"))
-            ends = self._inside(condition.inputs).sources_of_any(condition.outputs)
-            return self._changed_by(body, ends | self._deciding_in(body))
+            ends, inner = self._inside(condition.inputs).sources_of_any(condition.outputs), self._inside(body.inputs)
+            return _changed_by(inner, body.outputs, ends | _deciding_in(inner, body.outputs))
         bodies = [body for name in facts_of(op).bodies for body in _private.function_bodies(op, name)]
         first = len(op.inputs) - len(bodies[0].inputs)
-        return [*range(first), *{first + k for body in bodies for k in self._deciding_in(body)}]
+        found = [_deciding_in(self._inside(body.inputs), body.outputs) for body in bodies]
+        return [*range(first), *{first + k for each in found for k in each}]
 
-    def _deciding_in(self, body: Any) -> set[int]:
-        """Return the indices of the inputs of a body whose values decide the size of an output."""
-        inner = self._inside(body.inputs)
-        bits = _union(map(inner.decided_sizes, body.outputs))
-        return {k for k in range(bits.bit_length()) if bits >> k & 1}
 
-    def _changed_by(self, body: Any, needed: set[int]) -> list[int]:
-        """Return `needed`, indices of loop variables, and those that these depend on after some steps."""
-        inner, further = self._inside(body.inputs), needed
-        while further:
-            further = inner.sources_of_any([body.outputs[k] for k in needed]) - needed
-            needed = needed | further
-        return sorted(needed)
+def _deciding_in(inner: Any, outputs: Sequence[Tensor]) -> set[int]:
+    """Return the indices of the inputs of a body, of the `Dependence` `inner`, that decide the size of an output."""
+    bits = _union(map(inner.decided_sizes, outputs))
+    return {k for k in range(bits.bit_length()) if bits >> k & 1}
+
+
+def _changed_by(inner: Any, outputs: Sequence[Tensor], needed: set[int]) -> list[int]:
+    """Return `needed`, indices of loop variables, and those that these depend on after some steps."""
+    further = needed
+    while further:
+        further = inner.sources_of_any([outputs[k] for k in needed]) - needed
+        needed = needed | further
+    return sorted(needed)
 
 
 def _is_static(tensor: Tensor) -> bool:
