@@ -75,7 +75,7 @@ def test_equals_numpy_on_a_loss_with_a_regulariser(solver, jit_compile):
     problem, root = Problem(), np.sqrt(2 / len(T))
     prior = np.array([0.1, 0.1, 0.0])
     oracle = Oracle(lambda w: root * residuals(w), lambda w: root * jacobian(w), START, prior, initial=1e-6)
-    optimizer = LevenbergMarquardt(NielsenDamping(1e-6), solver=solver, max_attempts=3, acceleration=None)
+    optimizer = LevenbergMarquardt(NielsenDamping(1e-6), "identity", solver, max_attempts=3, acceleration=None)
     optimizer.build(problem.variables)
 
     @tf.function(jit_compile=jit_compile)

@@ -76,6 +76,10 @@ class Objective(Protocol):
         """How large `values` are in the coordinates of J, `[p]`: rounding moves them by ε times as much."""
         return self.position(values)
 
+    def slope(self, gradient: tf.Tensor) -> tf.Tensor:
+        """`gradient` `[p]`, in the coordinates of J, as that by the values of the variables. For reports."""
+        return gradient
+
     @abc.abstractmethod
     def linearise(self, allowed: Allowed = AS_FACTORS) -> "LinearModel":
         """r to first order where the graph computed F, with J as is `Allowed`. Called once in a step."""
@@ -121,6 +125,10 @@ class SummedObjective(Objective, Protocol):
 
     num_parts: int
     """Of how many objectives, one for each replica, it is the sum."""
+
+    @abc.abstractmethod
+    def linear_variables(self) -> list[int]:
+        """The indices of the variables that residuals are seen to be linear in together, the others held."""
 
     @abc.abstractmethod
     def with_parts(self, change: Callable) -> "SummedObjective":

@@ -30,6 +30,9 @@ class Scaling(abc.ABC):
     competes = False
     """Whether D = I is tried, too."""
 
+    in_units = False
+    """Whether D is that in units of the targets."""
+
     @abc.abstractmethod
     def update(self, previous: Tensor, diagonal: Tensor) -> Tensor:
         """Return D `[p]`, positive, from the last D `[p]` (zeros at first) and diag(JᵀJ) `[p]`."""
@@ -53,6 +56,17 @@ class IdentityScaling(Scaling):
     def update(self, previous: Tensor, diagonal: Tensor) -> Tensor:
         """Return ones."""
         return tf.ones_like(diagonal)
+
+
+@keras.saving.register_keras_serializable("tfjac")
+class OutputScaling(IdentityScaling):
+    """D = I, but in units of the targets for weights that residuals are linear in: see `objective/in_units.py`.
+
+    For targets that are standardised it is `IdentityScaling`. Others are trained as well as these. Of `least_squares`,
+    and what else has no first batch, D = I.
+    """
+
+    in_units = True
 
 
 @keras.saving.register_keras_serializable("tfjac")
@@ -99,7 +113,13 @@ class AutoScaling(MoreScaling):
         return super().update(self.memory * previous, diagonal)
 
 
-SCALINGS = {"auto": AutoScaling, "identity": IdentityScaling, "marquardt": MarquardtScaling, "more": MoreScaling}
+SCALINGS = {
+    "auto": AutoScaling,
+    "identity": IdentityScaling,
+    "outputs": OutputScaling,
+    "marquardt": MarquardtScaling,
+    "more": MoreScaling,
+}
 
 
 def get_scaling(scaling: object) -> "Scaling":

@@ -32,6 +32,7 @@ from tfjac.optimizers.loop.bayesian import first_precisions, take_regularised_st
 from tfjac.optimizers.loop.method import AccelerationLike, DampingLike, Method, ScalingLike, SolverLike, recipe
 from tfjac.optimizers.loop.records import Report
 from tfjac.optimizers.loop.step import Restrictions, take_step
+from tfjac.optimizers.objective.in_units import in_units
 from tfjac.optimizers.objective.objective import LocalObjective
 from tfjac.optimizers.objective.residuals import inlined, objective_of_loss, objective_of_residuals
 from tfjac.optimizers.solvers import get_solver
@@ -67,7 +68,7 @@ class LevenbergMarquardt(StepDiagnostics, SavesLateVariables, keras.optimizers.O
 
     Args:
         damping: `"nielsen"`, `"multiplicative"`, `"trust_region"`, or a `Damping`.
-        scaling: `"identity"`, `"marquardt"`, `"more"`, or a `Scaling`: the matrix D.
+        scaling: `"outputs"`, `"identity"`, `"marquardt"`, `"more"`, or a `Scaling`: the matrix D.
         solver: `"auto"`, `"cholesky"`, `"kernel"`, `"qr"`, `"svd"`, `"cg"`, `"lsmr"`, `"schur"`,
             `"schur_cg"`, or a `Solver`. What `"auto"` chose is `optimizer.solver_used` after the first step.
         max_attempts: at most so many attempts, with growing damping, in one step.
@@ -119,7 +120,7 @@ class LevenbergMarquardt(StepDiagnostics, SavesLateVariables, keras.optimizers.O
     def __init__(
         self,
         damping: DampingLike = "nielsen",
-        scaling: ScalingLike = "identity",
+        scaling: ScalingLike = "outputs",
         solver: SolverLike = "auto",
         max_attempts: int = 5,
         min_gain: float = 1e-3,
@@ -308,25 +309,22 @@ class LevenbergMarquardt(StepDiagnostics, SavesLateVariables, keras.optimizers.O
             return advance(traced.place(data, traced.draw(data)))
 
         trace = lambda: tf.function(step, autograph=False).get_concrete_function(*traced.specs)  # noqa: E731
-        options = recipe(self._method[:3], verification_wanted(self._verify))
         with as_one_call():
+            options = recipe(self._method[:3], verification_wanted(self._verify))
             trace = self._traces.get(traced, variables, options, trace)
             return trace(*traced.data(args))
 
     def _advance(self, objective: Any, weight: Any = 1.0) -> Report:
         """Take a step on an `Objective` that counts for `weight` among those of other batches; return the `Report`."""
-        state = self._state.read()
+        state, objective = self._state.read(), in_units(objective, self._state.unit)
         if self._method.evidence:
             self._state.write_precisions(first_precisions(objective, self._state.read_precisions()))
             precisions = self._state.read_precisions()
             precisions, step = take_regularised_step(objective, precisions, state, self._method)
             self._state.write_precisions(precisions)
         else:
-            restrictions = Restrictions(box_of_constraints(objective.variables))
-            if self._memory is None:
-                step = take_step(objective, state, self._method, restrictions)
-            else:
-                step = self._memory.take_step(objective, state, self._method, restrictions, weight)
+            given = objective, state, self._method, Restrictions(box_of_constraints(objective.variables))
+            step = take_step(*given) if self._memory is None else self._memory.take_step(*given, weight)
         self._sizes = step.sizes
         self._state.write_state(step.state)
         is_alone = (self._memory is None or self._memory.keeps_nothing) and not self._method.evidence

@@ -22,6 +22,7 @@ from tfjac.optimizers.keras.arguments import REMEMBERED_WITHOUT_CONSTRAINTS, ref
 from tfjac.optimizers.loop.acceleration import AutoAcceleration
 from tfjac.optimizers.loop.method import Method
 from tfjac.optimizers.memory_budget import bytes_in_words, bytes_of
+from tfjac.optimizers.objective.in_units import ObjectiveInUnits
 from tfjac.optimizers.objective.objective import LocalObjective
 from tfjac.optimizers.solvers import AutoSolver, CholeskySolver, Solver
 from tfjac.optimizers.solvers.plan import Plan, plan_of
@@ -208,6 +209,7 @@ def _chosen(add: Callable, columns: Columns, dtype: Any, may_keep_rows: bool, ob
 
 def _wants_factors(objective: Any, method: Method) -> bool:
     """Return whether Kronecker factors are to be kept of an `Objective`, where it has them."""
+    objective = objective.inner if isinstance(objective, ObjectiveInUnits) else objective
     if not isinstance(method.solver, AutoSolver) or type(objective) not in (LocalObjective, ReplicatedObjective):
         return False
     total, outputs = objective.columns.total, _outputs_of(objective)

@@ -71,7 +71,8 @@ class Pitfalls:
             )
 
         cost = float(state.report.cost)
-        if _LARGE < cost < math.inf:
+        unit = 0.0 if state.unit is None else float(state.unit.numpy())
+        if max(_LARGE, unit**2) < cost < math.inf:
             self._say(
                 "large",
                 "the loss is still large. If it is that of targets far from zero, or far apart, as prices are, the "

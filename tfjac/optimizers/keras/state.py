@@ -43,6 +43,9 @@ class StateVariables:
         optimizer: a Keras optimizer, which the variables belong to.
         variables: list of the variables that are trained.
         method: a `Method`.
+
+    Attributes:
+        unit: the variable that keeps the unit of weights that residuals are linear in; None where D has none.
     """
 
     def __init__(self, optimizer: Any, variables: Sequence[Variable], method: Method) -> None:
@@ -55,6 +58,7 @@ class StateVariables:
         self._damping_names = method.damping.state_names
         self._damping = [add(name) for name in self._damping_names]
         self._scaling = add("scaling", (self._size,)) if method.scaling.remembers else None
+        self.unit = add("unit_of_outputs") if method.scaling.in_units and not method.evidence else None
         self._report, self._counts = add("report", (len(_NUMBERS),)), add("last_counts", (len(_COUNTS),), "int64")
         self._accepted, self._attempts = add("accepted_steps", (), "int64"), add("attempts", (), "int64")
         self._seen = add("seen", (len(Seen._fields),), "int64")

@@ -12,7 +12,9 @@ from tfjac.optimizers.linear_model.free import FreeLinearisation
 from tfjac.optimizers.linear_model.linearisation import Linearisation
 from tfjac.optimizers.linear_model.plane import Frame, PlaneLinearisation
 from tfjac.optimizers.linear_model.reduction import Coupled
+from tfjac.optimizers.linear_model.residual_variance import square_and_variance
 from tfjac.optimizers.linear_model.stacked import StackedJacobian
+from tfjac.optimizers.linear_model.units import Units
 from tfjac.optimizers.linear_model.verified import ReferenceGradient, VerifiedLinearisation
 
 __all__ = [
@@ -26,10 +28,12 @@ __all__ = [
     "ReferenceGradient",
     "StackedJacobian",
     "Touched",
+    "Units",
     "VerifiedLinearisation",
     "examples_mix",
     "multiplies_often",
     "noting_structure",
+    "square_and_variance",
     "stacked_jacobian",
     "stacked_rows",
 ]

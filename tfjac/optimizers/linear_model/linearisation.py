@@ -1,8 +1,11 @@
 """The quadratic model of the cost where the variables are."""
 
+from typing import Any
+
 import tensorflow as tf
 
 from tfjac.optimizers.contracts import JacobianRows, LinearModel
+from tfjac.optimizers.linear_model.units import Units
 from tfjac.optimizers.prior import Prior
 from tfjac.types import Tensor
 
@@ -61,6 +64,11 @@ class Linearisation(LinearModel):
     def cast(self, dtype: tf.DType) -> "Linearisation":
         """Return the same linearisation with J, r and the prior in another dtype."""
         return Linearisation(self.jacobian.cast(dtype), tf.cast(self.residual, dtype), self.prior.cast(dtype))
+
+    def in_units(self, units: Units) -> "Linearisation":
+        """Return the same linearisation in `Units`, of a `StackedJacobian`."""
+        jacobian: Any = self.jacobian
+        return Linearisation(jacobian.in_units(units), self.residual, units.of_prior(self.prior))
 
     def only_free(self, vector: Tensor) -> Tensor:
         """Return a vector `[p]` with zeros for parameters that are held: here, as it is."""

@@ -9,6 +9,7 @@ from tfjac.jacobians.factors.forms import DenseFactor
 from tfjac.jacobians.factors.weighted_kernel import weighted_kernel
 from tfjac.optimizers.columns import Columns
 from tfjac.optimizers.contracts import JacobianBlock, JacobianRows
+from tfjac.optimizers.linear_model.units import BlockInUnits, Units
 from tfjac.types import Tensor
 
 
@@ -39,6 +40,11 @@ class StackedJacobian(JacobianRows):
         """Return the same in another dtype."""
         operators = [operator.cast(dtype) for operator in self.operators]
         return StackedJacobian(operators, self.rows, self.columns, dtype, self.passes)
+
+    def in_units(self, units: Units) -> "StackedJacobian":
+        """Return the same in `Units`."""
+        operators = [BlockInUnits(operator, units) for operator in self.operators]
+        return StackedJacobian(operators, self.rows, self.columns, self.dtype, self.passes)
 
     def gram_and_gradient(self, vector: Tensor) -> tuple[Tensor, Tensor]:
         """Return JᵀJ `[p, p]` and Jᵀu `[p]` in one pass; J is not formed."""

@@ -7,6 +7,7 @@ import tensorflow as tf
 from tfjac.graph import resolution_of, verified
 from tfjac.optimizers.contracts import JacobianRows
 from tfjac.optimizers.linear_model.linearisation import Linearisation
+from tfjac.optimizers.linear_model.units import Units
 from tfjac.optimizers.prior import Prior
 from tfjac.types import Tensor
 
@@ -53,6 +54,16 @@ class VerifiedLinearisation(Linearisation):
         with tf.control_dependencies([self.gradient()]):
             residual = tf.cast(tf.identity(self.residual), dtype)
         return Linearisation(self.jacobian.cast(dtype), residual, self.prior.cast(dtype))
+
+    def in_units(self, units: Units) -> "VerifiedLinearisation":
+        """Return the same in `Units`, the gradients that are compared with, too."""
+        changed = super().in_units(units)
+        numbers = tf.unstack(tf.cast(units.numbers, self.dtype))
+        gradients = [
+            ReferenceGradient(unit * each.value, unit * each.rounding) for unit, each in zip(numbers, self._gradients)
+        ]
+        given = changed.jacobian, changed.residual, changed.prior, gradients
+        return VerifiedLinearisation(*given, self._names, self._magnitude)
 
     def gradient(self) -> Tensor:
         """Return g `[p]`, compared."""

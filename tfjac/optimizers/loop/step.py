@@ -30,6 +30,7 @@ from tfjac.optimizers.loop.attempt import (
     Candidate,
     is_decided,
     judged,
+    largest,
     looked_at,
     point_at,
     propose,
@@ -300,7 +301,8 @@ class Stepper:
 
     def _report(self, last: Attempt, effective: Tensor | None = None) -> Report:
         given = self._point, self._objective.cost, self._position, self._system.gradient
-        return report_of(last, *given, self._index, effective, self._magnitude)
+        report = report_of(last, *given, self._index, effective, self._magnitude)
+        return report._replace(gradient_norm=largest(self._objective.slope(self._system.gradient)))
 
 
 def _system(solver: Solver, model: LinearModel, method: Method, equality: Equality | None) -> System:

@@ -20,6 +20,7 @@ from tfjac.optimizers.linear_model import (
     stacked_jacobian,
     stacked_rows,
 )
+from tfjac.optimizers.objective.linear_variables import linear_variables
 from tfjac.optimizers.variables import variable_name
 from tfjac.types import Tensor, Variable
 
@@ -96,6 +97,10 @@ class LocalObjective(SummedObjective):
     def multiplies_often(self) -> bool:
         """Return whether residuals come about by more products than there are variables."""
         return multiplies_often([tensor for tensor, _ in self.rows], self._sources)
+
+    def linear_variables(self) -> list[int]:
+        """Return the indices of the variables that residuals are seen to be linear in together."""
+        return linear_variables([tensor for tensor, _ in self.rows], self._sources)
 
     def places_of_rows(self) -> Tensor:
         """Return where each row of J is among the elements of all residuals, tensor by tensor: `[rows]`, int32."""

@@ -9,7 +9,7 @@ from tfjac.jacobians.factors.forms import concatenated
 from tfjac.optimizers.columns import Columns
 from tfjac.optimizers.contracts import JacobianBlock, LinearModel
 from tfjac.optimizers.execution.replicas.gathering import Replica, on_each
-from tfjac.optimizers.linear_model import Linearisation, StackedJacobian
+from tfjac.optimizers.linear_model import Linearisation, StackedJacobian, Units
 from tfjac.optimizers.prior import total
 from tfjac.types import Tensor
 
@@ -37,6 +37,10 @@ class ReplicatedLinearisation(Linearisation):
     def cast(self, dtype: tf.DType) -> "ReplicatedLinearisation":
         """Return the same in another dtype."""
         return ReplicatedLinearisation(self._on_each(lambda part: part.cast(dtype)), self._replicas)
+
+    def in_units(self, units: Units) -> "ReplicatedLinearisation":
+        """Return the same in `Units`."""
+        return ReplicatedLinearisation(self._on_each(lambda part: part.in_units(units)), self._replicas)
 
     def gradient(self) -> Tensor:
         """Return g, `[p]`."""

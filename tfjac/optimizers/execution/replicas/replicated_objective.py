@@ -92,6 +92,10 @@ class ReplicatedObjective(LocalObjective):
         """Return whether residuals of a replica come about by more products than there are variables."""
         return self._objectives[0].multiplies_often()
 
+    def linear_variables(self) -> list[int]:
+        """Return the indices of the variables that residuals of a replica are linear in together."""
+        return self._objectives[0].linear_variables()
+
     def change_of_rows(self) -> Tensor:
         """Return how much more the tensors of all rows are now, `[rows]`."""
         return tf.concat(self._on_each(lambda objective: objective.change_of_rows()), axis=0)

@@ -21,6 +21,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfjac.optimizers.contracts import LinearModel, SummedObjective
+from tfjac.optimizers.linear_model import square_and_variance
 from tfjac.optimizers.loop.method import Method
 from tfjac.optimizers.loop.records import State
 from tfjac.types import Tensor
@@ -55,7 +56,7 @@ class LeastDamping:
         """
         if not objective.sums_squares:
             return
-        square, variance = (tf.cast(each, tf.float64) for each in _square_and_variance(batch, objective.num_parts))
+        square, variance = (tf.cast(each, tf.float64) for each in square_and_variance(batch, objective.num_parts))
         counts = tf.math.is_finite(square) & tf.math.is_finite(variance) & (square > 0)
         seen = tf.where(stayed, self._seen.value.read_value(), 0)
         means, largest = self._means.value.read_value(), tf.where(seen > 0, self._variance.value.read_value(), 0.0)
@@ -93,21 +94,3 @@ class LeastDamping:
         variance = self._variance.value.read_value()
         noise = tf.exp(short + OF_FALL * tf.minimum(short - long, 0.0))
         return tf.where(variance > 0, tf.minimum(OF_UNEXPLAINED * noise / variance, 1.0), 1.0)
-
-
-def _square_and_variance(batch: LinearModel, num_parts: int) -> tuple[Tensor, Tensor]:
-    """Return Σ r² of a batch, and what it would be about the mean of each output; the latter zero for one example.
-
-    Args:
-        batch: `LinearModel`; num_parts: of how many it is the sum, which have the same blocks.
-    """
-    sizes = [block.examples_and_outputs for block in batch.jacobian.operators]
-    parts = tf.split(batch.residual, [examples * outputs for examples, outputs in sizes]) if sizes else []
-    blocks = [tf.reshape(part, [-1, outputs]) for part, (_, outputs) in zip(parts, sizes)]
-    step = max(len(blocks) // num_parts, 1)
-    variance = tf.zeros([], batch.residual.dtype)
-    for rows in (tf.concat(blocks[first::step], axis=0) for first in range(step if blocks else 0)):
-        number = tf.cast(tf.shape(rows)[0], rows.dtype)
-        unbiased = tf.math.divide_no_nan(number * number, number - 1)
-        variance += unbiased * tf.reduce_sum(tf.math.reduce_variance(rows, axis=0))
-    return tf.reduce_sum(tf.square(batch.residual)), variance

@@ -6,6 +6,7 @@ from typing import Any, Protocol
 import tensorflow as tf
 
 from tfjac.optimizers.contracts import AS_FACTORS, Allowed, LinearModel, Objective
+from tfjac.optimizers.objective.wrapped import WrappedObjective
 from tfjac.optimizers.solvers import Solver
 from tfjac.types import Tensor
 
@@ -56,7 +57,7 @@ class BatchMemory(Protocol):
         """Add the batch, after a step `moved` `[p]` to `position` `[p]`, if `wanted`, a scalar bool, and if finite."""
 
 
-class LinearisedObjective(Objective):
+class LinearisedObjective(WrappedObjective):
     """An `Objective` that is linearised already.
 
     Args:
@@ -65,45 +66,12 @@ class LinearisedObjective(Objective):
     """
 
     def __init__(self, objective: Objective, model: LinearModel) -> None:
-        self._objective, self._model = objective, model
-        self.cost, self.columns, self.variables = objective.cost, objective.columns, objective.variables
-        self.is_shared, self.sums_squares = objective.is_shared, objective.sums_squares
-
-    def values(self) -> list[Tensor]:
-        """Return what the variables hold now, as a list of tensors."""
-        return self._objective.values()
-
-    def position(self, values: list[Tensor]) -> Tensor:
-        """Return the place where the variables hold `values`, `[p]`."""
-        return self._objective.position(values)
-
-    def magnitude(self, values: list[Tensor]) -> Tensor:
-        """Return how large `values` are, `[p]`."""
-        return self._objective.magnitude(values)
+        super().__init__(objective)
+        self._model = model
 
     def linearise(self, allowed: Allowed = AS_FACTORS) -> LinearModel:
         """Return what was found before."""
         return self._model
-
-    def change_of_rows(self) -> Tensor:
-        """Return how much more the tensors of the rows of the batch are now, `[rows]`."""
-        return self._objective.change_of_rows()
-
-    def move(self, start: list[Tensor], step: Tensor) -> None:
-        """Assign `start` + `step` to the variables."""
-        self._objective.move(start, step)
-
-    def move_to(self, start: list[Tensor], position: Tensor) -> None:
-        """Assign `position` `[p]` to the variables."""
-        self._objective.move_to(start, position)
-
-    def evaluate(self) -> Tensor:
-        """Return the cost at what the variables hold at this point of the program."""
-        return self._objective.evaluate()
-
-    def restore_unless(self, accepted: Tensor, start: list[Tensor]) -> None:
-        """Assign `start` to the variables, bit for bit, unless `accepted`."""
-        self._objective.restore_unless(accepted, start)
 
 
 class RecallingObjective(LinearisedObjective):
