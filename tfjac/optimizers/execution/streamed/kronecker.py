@@ -35,10 +35,11 @@ from tfjac.jacobians.factors.kronecker_block import (
     form_of,
 )
 from tfjac.optimizers.columns import Columns
-from tfjac.optimizers.contracts import LinearModel, Objective
+from tfjac.optimizers.contracts import LinearModel, SummedObjective
 from tfjac.optimizers.damping import NielsenDamping
 from tfjac.optimizers.execution.streamed.recalling import LinearisedObjective, all_finite
 from tfjac.optimizers.execution.streamed.two_directions import TwoDirections
+from tfjac.optimizers.linear_model import FreeLinearisation, square_and_variance
 from tfjac.optimizers.loop.method import Method
 from tfjac.optimizers.loop.records import Report, State
 from tfjac.optimizers.loop.step import take_step
@@ -68,6 +69,9 @@ LEAST = 6.0
 
 FORGETS_LARGEST = 0.9999
 """By what that largest mean fades with each step."""
+
+FAR = 5.0
+"""Residuals are far from zero if the sum of their squares is so many times that of deviations from their means."""
 
 LIVE = 2
 """What is kept is held so many times while a step is taken: as it was, and as it will be."""
@@ -118,7 +122,7 @@ class KroneckerMemory:
 
     def take_step(
         self,
-        objective: Objective,
+        objective: SummedObjective,
         batch: LinearModel,
         state: State,
         method: Method,
@@ -129,7 +133,7 @@ class KroneckerMemory:
         """Take a step, remember the batch, and return the `State`, the `Report`, and the loss of the batch after it.
 
         Args:
-            objective: `Objective` of the batch, which adds up squares or other convex functions.
+            objective: `SummedObjective` of the batch, which adds up squares or other convex functions.
             batch: its `LinearModel`, with drawn rows.
             state: a `State`; method: a `Method`.
             weight: scalar, what the batch counts for; with zero it is not remembered.
@@ -137,6 +141,7 @@ class KroneckerMemory:
             share: scalar, the part of the bounds of α that is used.
         """
         steps = self._steps.value.read_value()
+        batch = _offsets_first(batch, objective, tf.equal(steps, 0))
         begun = tf.cast(steps, self.dtype)
         kept = tf.minimum(tf.constant(KEPT, self.dtype), begun / (begun + 1))
         factors, sizes = batch.jacobian.factors(), self._columns.sizes
@@ -188,6 +193,27 @@ class KroneckerMemory:
         largest, damping = tf.maximum(FORGETS_LARGEST * before, mean), self._damping.value.read_value()
         damping = tf.where(damping > 0, damping, mean)
         return damping if sums_squares else tf.maximum(damping, LEAST * self._wanted * largest), largest
+
+
+def _offsets_first(batch: LinearModel, objective: SummedObjective, is_first: Tensor) -> LinearModel:
+    """Return the `LinearModel` of a batch: if it is the first one, and far from zero, in offsets of outputs alone.
+
+    All weights could explain the mean of the targets, and each block takes that for its own: what lies under the last
+    layer saturates. Offsets are the vectors among the variables that residuals are linear in. Far are residuals whose
+    means are twice as large as their deviation from these.
+
+    Args:
+        batch: the `LinearModel`.
+        objective: its `SummedObjective`.
+        is_first: scalar bool.
+    """
+    linear = objective.linear_variables() if objective.sums_squares else []
+    offsets = [k for k in linear if objective.columns.shapes[k].rank == 1]
+    if not offsets:
+        return batch
+    square, variance = square_and_variance(batch, objective.num_parts)
+    is_offset = [tf.fill([size], k in offsets) for k, size in enumerate(objective.columns.sizes)]
+    return FreeLinearisation(batch, tf.concat(is_offset, axis=0) | ~(is_first & (square > FAR * variance)))
 
 
 def named(report: Report, method: Method, solver: Solver) -> Report:
