@@ -91,10 +91,10 @@ def _classes(outputs):
 
 
 def _loss(data, outputs, y):
-    """Return the mean squared error, or the mean cross-entropy of logits `[rows, classes]` or `[rows, 1]`."""
+    """Return the mean squared error over `variance`, or the mean cross-entropy of logits `[rows, classes or 1]`."""
     outputs = np.asarray(outputs, "float64")
     if not data.classes:
-        return float(np.mean((outputs - y) ** 2))
+        return float(np.mean((outputs - y) ** 2)) / data.variance
     logits = outputs if outputs.shape[1] > 1 else np.hstack([np.zeros_like(outputs), outputs])
     return float(np.mean(np.logaddexp.reduce(logits, axis=1) - logits[np.arange(len(y)), y]))
 

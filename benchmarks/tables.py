@@ -14,6 +14,8 @@ UCI = {
     "airfoil": ROOT / "data" / "airfoil",
 }
 TABLES = (*UCI, "abalone", "diabetes", "kinematics", "digits", "breast cancer")
+AS_THEY_ARE = tuple(f"{name}, targets as they are" for name in ("concrete", "energy", "yacht", "airfoil", "diabetes"))
+"""The same with targets in the units of the table: MPa, kWh/m², dB and the like."""
 CLASSES = {"digits": 10, "breast cancer": 2}
 HAS_SCIKIT_LEARN = importlib.util.find_spec("sklearn") is not None
 BY_SCIKIT_LEARN = ("diabetes", "digits", "breast cancer")
@@ -27,6 +29,7 @@ class Split:
         x: `[rows, features]`; y: `[rows, 1]`, or classes `[rows]`.
         x_test, y_test: the part that is kept back.
         classes: number of classes, 0 where it is a regression.
+        variance: of the targets that are trained on, which losses are measured in.
     """
 
     x: np.ndarray
@@ -34,6 +37,7 @@ class Split:
     x_test: np.ndarray
     y_test: np.ndarray
     classes: int
+    variance: float = 1.0
 
 
 def load(name):
@@ -73,12 +77,22 @@ def kinematics(rows=8192, joints=8, noise=0.1, seed=0):
 
 
 def split(name, seed, share=0.8):
-    """Return the `Split` of a table by a seed: that share of the rows is trained on."""
+    """Return the `Split` of a table by a seed: that share of the rows is trained on.
+
+    Args:
+        name: one of `TABLES`, or of `AS_THEY_ARE`, whose targets are not standardised.
+        seed: an integer.
+        share: of the rows.
+    """
+    name, *as_they_are = name.split(", ")
     x, y = load(name)
     rows = np.random.default_rng(seed).permutation(len(x))
     train, test = np.split(rows, [int(share * len(x))])
     x = _standardised(x, train).astype("float32")
     classes = CLASSES.get(name, 0)
+    if as_they_are:
+        y = y[:, None].astype("float32")
+        return Split(x[train], y[train], x[test], y[test], 0, float(np.var(y[train])))
     y = y.astype("int32") if classes else _standardised(y[:, None], train).astype("float32")
     return Split(x[train], y[train], x[test], y[test], classes)
 

@@ -25,6 +25,18 @@ def test_tables_are_split_and_standardised_by_the_training_part(table, rows, fea
     assert not np.array_equal(data.x, split(table, 1).x)
 
 
+def test_targets_as_they_are_have_losses_in_shares_of_their_variance():
+    data, standard = split("airfoil, targets as they are", 0), split("airfoil", 0)
+    np.testing.assert_array_equal(data.x, standard.x)
+    assert data.y.mean() > 100 and data.variance == pytest.approx(data.y.var(), rel=1e-5)
+    for one, other in zip(figures(data, data.y * 0, data.y_test * 0)[:2], (data.y, data.y_test)):
+        assert one == pytest.approx(np.mean(other**2) / data.y.var(), rel=1e-5)
+    key = "airfoil, targets as they are, 32, small, 0"
+    assert list(any_batch.grouped({key: {}, "yacht, 32, small, 1": {}})) == [
+        ("yacht", "32", "small"), ("airfoil, targets as they are", "32", "small"),
+    ]  # fmt: skip
+
+
 def test_classes_of_scikit_learn():
     pytest.importorskip("sklearn")
     digits, cancer = split("digits", 0), split("breast cancer", 0)
