@@ -228,6 +228,19 @@ def test_plain_fit_takes_targets_as_they_are(kind, offset, size):
     assert model.evaluate(x, offset + size * y, batch_size=384, verbose=0) / size**2 < 0.05
 
 
+@pytest.mark.parametrize("constraint", [keras.constraints.NonNeg, keras.constraints.MaxNorm])
+@pytest.mark.filterwarnings("ignore:tfjac. the constraint")
+def test_a_last_layer_with_a_constraint(constraint):
+    limits = [keras.constraints.NonNeg()] if constraint is keras.constraints.NonNeg else [constraint(1e4)]
+    keras.utils.set_random_seed(0)
+    hidden = [layers.Dense(16, "tanh"), layers.Dense(8, "tanh")]
+    model = keras.Sequential([keras.Input((4,)), *hidden, layers.Dense(1, kernel_constraint=limits[0])])
+    model.compile(LevenbergMarquardt(), "mse")
+    model.fit(X, 150 + 78 * Y, batch_size=len(X), epochs=60, verbose=0)
+    assert model.evaluate(X, 150 + 78 * Y, batch_size=96, verbose=0) < 0.1 * 78**2
+    assert constraint is not keras.constraints.NonNeg or model.layers[-1].kernel.numpy().min() >= 0
+
+
 def test_a_training_goes_on_from_where_it_was_saved(tmp_path):
     def fitted(epochs, model=None):
         model = model or mlp()

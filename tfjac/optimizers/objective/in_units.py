@@ -31,6 +31,8 @@ AS_THEY_ARE = 2.0
 def in_units(objective: Any, kept: Any) -> Any:
     """Return a `SummedObjective` in units of the targets; as it is where that makes no difference.
 
+    Bounds of a Keras model are zero, which is zero in any unit; other constraints are on the values themselves.
+
     That is where it adds up no squares, is linear in no variables, or in all, or other processes have a part of it.
 
     Args:
@@ -38,10 +40,9 @@ def in_units(objective: Any, kept: Any) -> Any:
         kept: scalar variable of the optimizer that keeps u, zero before the first batch; None for none.
     """
     possible = kept is not None and objective.sums_squares and not objective.is_shared
-    linear = objective.linear_variables() if possible else ()
-    free = tuple(k for k in linear if getattr(objective.variables[k], "constraint", None) is None)
-    some = 0 < len(free) < len(objective.variables)
-    return ObjectiveInUnits(objective, free, kept) if some else objective
+    linear = tuple(objective.linear_variables()) if possible else ()
+    some = 0 < len(linear) < len(objective.variables)
+    return ObjectiveInUnits(objective, linear, kept) if some else objective
 
 
 class ObjectiveInUnits(WrappedObjective):
