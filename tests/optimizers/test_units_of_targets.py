@@ -320,3 +320,9 @@ def test_replicas_take_the_steps_of_one_device():
         assert one == two == name and unit > 2
         np.testing.assert_allclose(other_unit, unit, rtol=1e-9)
         np.testing.assert_allclose(other_weights, weights, rtol=1e-6, atol=1e-6)
+
+
+def test_least_squares_knows_no_units_of_targets():
+    w = tf.Variable([1.0, 2.0])
+    with pytest.raises(ValueError, match=r"Unknown scaling; choose one of 'auto', .*Received: scaling='outputs'"):
+        tfjac.least_squares(lambda: w - 3.0, w, scaling="outputs")

@@ -2,7 +2,14 @@
 
 from tfjac.optimizers.complex_parts import parts_of
 from tfjac.optimizers.damping import Damping, MultiplicativeDamping, NielsenDamping, RadiusDamping, TrustRegionDamping
-from tfjac.optimizers.damping.scaling import AutoScaling, IdentityScaling, MarquardtScaling, MoreScaling, Scaling
+from tfjac.optimizers.damping.scaling import (
+    AutoScaling,
+    IdentityScaling,
+    MarquardtScaling,
+    MoreScaling,
+    OutputScaling,
+    Scaling,
+)
 from tfjac.optimizers.fitting.by_parts import least_squares_by_parts
 from tfjac.optimizers.fitting.curve_fit import curve_fit
 from tfjac.optimizers.fitting.least_squares import LeastSquaresProblem, least_squares
@@ -82,6 +89,7 @@ __all__ = [
     "NormalEquations",
     "NotASumOfSquares",
     "Outcome",
+    "OutputScaling",
     "Plan",
     "QRSolver",
     "Report",

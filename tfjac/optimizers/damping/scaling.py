@@ -62,8 +62,8 @@ class IdentityScaling(Scaling):
 class OutputScaling(IdentityScaling):
     """D = I, but in units of the targets for weights that residuals are linear in: see `objective/in_units.py`.
 
-    For targets that are standardised it is `IdentityScaling`. Others are trained as well as these. Of `least_squares`,
-    and what else has no first batch, D = I.
+    For targets that are standardised it is `IdentityScaling`. Others are trained as well as these. In
+    `least_squares`, which has no first batch, D = I.
     """
 
     in_units = True
@@ -113,15 +113,10 @@ class AutoScaling(MoreScaling):
         return super().update(self.memory * previous, diagonal)
 
 
-SCALINGS = {
-    "auto": AutoScaling,
-    "identity": IdentityScaling,
-    "outputs": OutputScaling,
-    "marquardt": MarquardtScaling,
-    "more": MoreScaling,
-}
+SCALINGS = {"auto": AutoScaling, "identity": IdentityScaling, "marquardt": MarquardtScaling, "more": MoreScaling}
+OF_OPTIMIZER = {**SCALINGS, "outputs": OutputScaling}
 
 
-def get_scaling(scaling: object) -> "Scaling":
+def get_scaling(scaling: object, names: dict = OF_OPTIMIZER) -> "Scaling":
     """Return the `Scaling` of that name (`"auto"`, `"identity"`, …), or the object itself."""
-    return resolve("scaling", scaling, SCALINGS)
+    return resolve("scaling", scaling, names)

@@ -14,29 +14,25 @@ class Units(NamedTuple):
     """A unit for each variable.
 
     Attributes:
-        columns: the `Columns` of the variables.
         numbers: `[num_variables]`, the units.
+        vector: `[p]`, that of each parameter.
         changed: tuple of the indices of the variables whose unit may be another than one.
     """
 
-    columns: Columns
     numbers: tf.Tensor
+    vector: tf.Tensor
     changed: tuple
 
     @classmethod
     def of(cls, columns: Columns, unit: Tensor, changed: tuple) -> "Units":
         """Return those of which `changed` variables have `unit`, a scalar, and all others one."""
         numbers = [unit if k in changed else tf.ones_like(unit) for k in range(len(columns.sizes))]
-        return cls(columns, tf.stack(numbers), changed)
-
-    @property
-    def vector(self) -> Tensor:
-        """The unit of each parameter, `[p]`."""
-        return self.columns.spread(self.numbers)
+        parts = [tf.fill([size], number) for size, number in zip(columns.sizes, numbers)]
+        return cls(tf.stack(numbers), tf.concat(parts, axis=0), changed)
 
     def cast(self, dtype: tf.DType) -> "Units":
         """Return the same in another dtype."""
-        return self._replace(numbers=tf.cast(self.numbers, dtype))
+        return self._replace(numbers=tf.cast(self.numbers, dtype), vector=tf.cast(self.vector, dtype))
 
     def of_factors(self, factors: list) -> list:
         """Return the factors of the columns of J, one for each variable or None, in these units."""

@@ -11,6 +11,7 @@ from tfjac.optimizers.columns import Columns
 from tfjac.optimizers.conditions.conditions import Conditions, GivenConditions
 from tfjac.optimizers.conditions.manifolds import Manifold
 from tfjac.optimizers.damping import INITIAL_DAMPING_ELSEWHERE, get_damping
+from tfjac.optimizers.damping.scaling import SCALINGS, get_scaling
 from tfjac.optimizers.loop.converge import Tolerances, tolerances
 from tfjac.optimizers.loop.method import AccelerationLike, DampingLike, Method, ScalingLike, SolverLike, recipe
 from tfjac.optimizers.objective.robust import LossLike, get_losses
@@ -128,7 +129,7 @@ class Options:
         """Return the `Method` for so many parameters: the sturdiest if solves cost nothing, else mostly one solve."""
         few = num_parameters <= SMALL
         damping = self.damping or ("trust_region" if few and self.initial_damping is None else "radius")
-        scaling = self.scaling or ("more" if few else "auto")
+        scaling = get_scaling(self.scaling or ("more" if few else "auto"), SCALINGS)
         parts = (get_damping(damping, self.initial_damping), scaling, self.solver)
         acceleration = None if few and self.acceleration == "auto" else self.acceleration
         limits = self.max_attempts, self.min_gain, self.gram_dtype
