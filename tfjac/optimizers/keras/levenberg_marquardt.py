@@ -120,7 +120,7 @@ class LevenbergMarquardt(StepDiagnostics, SavesLateVariables, keras.optimizers.O
     def __init__(
         self,
         damping: DampingLike = "nielsen",
-        scaling: ScalingLike = "outputs",
+        scaling: ScalingLike | Literal["outputs"] = "outputs",
         solver: SolverLike = "auto",
         max_attempts: int = 5,
         min_gain: float = 1e-3,

@@ -1,7 +1,7 @@
 """How steps are taken: the parts that a method is put together from, found by name and checked, in one place."""
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from tfjac.arguments import positive, positive_integer
 from tfjac.optimizers.contracts import Allowed
@@ -46,7 +46,7 @@ class Method(NamedTuple):
     def of(
         cls,
         damping: DampingLike,
-        scaling: ScalingLike,
+        scaling: ScalingLike | Literal["outputs"],
         solver: SolverLike,
         max_attempts: int,
         min_gain: float,
