@@ -2,7 +2,7 @@
 
 from tfjac.graph import Dependence, as_computed, has_custom_gradient
 from tfjac.graph.facts import facts_of
-from tfjac.graph.op_types import linear_inputs
+from tfjac.graph.op_types import affine_inputs, linear_inputs
 
 
 class Path:
@@ -44,8 +44,7 @@ class Path:
             return True
         if has_custom_gradient(op) or not all(op.inputs[index].dtype.is_floating for index in alive):
             return False
-        affine = facts.affine(op) if callable(facts.affine) else facts.affine
-        if set(alive) <= set(affine):
+        if set(alive) <= set(affine_inputs(op)):
             return True
         outputs = [y for y in op.outputs if y.dtype.is_floating]
         found = [linear_inputs(y, self.reaches) for y in outputs]

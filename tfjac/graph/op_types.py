@@ -2,9 +2,11 @@
 
 from collections.abc import Callable
 
+import tensorflow as tf
+
 import tfjac.graph.op_facts  # noqa: F401 (it fills the records)
 from tfjac.graph import _private
-from tfjac.graph.facts import is_identities, types_where
+from tfjac.graph.facts import facts_of, is_identities, types_where
 from tfjac.graph.gradients import custom_gradients
 from tfjac.types import Tensor
 
@@ -67,3 +69,9 @@ def linear_inputs(tensor: Tensor, reaches: Callable[[Tensor], bool]) -> list[int
     through_first = op.type in LINEAR_IN_FIRST and alive == [0]
     through_one = op.type in PRODUCTS and len(alive) == 1 and _private.has_gradient(op)
     return alive if through_first or through_one else None
+
+
+def affine_inputs(op: tf.Operation) -> tuple:
+    """Return the indices of the inputs that `op`, whose type is not linear, is affine in together, the others fixed."""
+    affine = facts_of(op).affine
+    return affine(op) if callable(affine) else affine

@@ -31,9 +31,8 @@ AS_THEY_ARE = 2.0
 def in_units(objective: Any, kept: Any) -> Any:
     """Return a `SummedObjective` in units of the targets; as it is where that makes no difference.
 
-    Bounds of a Keras model are zero, which is zero in any unit; other constraints are on the values themselves.
-
     That is where it adds up no squares, is linear in no variables, or in all, or other processes have a part of it.
+    Bounds of a Keras model are zero, which is zero in any unit; other constraints are on the values themselves.
 
     Args:
         objective: `SummedObjective`, of the graph being traced.

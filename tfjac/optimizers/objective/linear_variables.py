@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from tfjac.graph import Dependence, inline_calls, references, source_in
 from tfjac.graph.facts import facts_of
-from tfjac.graph.op_types import PRODUCTS, linear_inputs
+from tfjac.graph.op_types import PRODUCTS, affine_inputs, linear_inputs
 from tfjac.types import Tensor
 
 
@@ -54,10 +54,9 @@ def linear_variables(tensors: Sequence[Tensor], variables: Sequence[Any]) -> lis
 
 def _linear_in(tensor: Tensor, dependence: Dependence) -> list[Tensor] | None:
     """Return the inputs that `tensor` is linear in together, None if there are others that it depends on."""
-    op, facts = tensor.op, facts_of(tensor.op)
+    op = tensor.op
     indices = linear_inputs(tensor, dependence.reaches)
     if indices is None:
-        affine = facts.affine(op) if callable(facts.affine) else facts.affine
         alive = [index for index, given in enumerate(op.inputs) if dependence.reaches(given)]
-        indices = alive if alive and set(alive) <= set(affine) and facts.kind != "stop" else None
+        indices = alive if alive and set(alive) <= set(affine_inputs(op)) and facts_of(op).kind != "stop" else None
     return None if indices is None else [op.inputs[index] for index in indices]
