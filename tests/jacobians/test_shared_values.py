@@ -148,9 +148,9 @@ def test_values_of_several_dtypes(rng):
     ids=["products of all pairs", "reversed", "cumulative"],
 )
 def test_more_values_than_results_are_taken_row_by_row(rng, function):
-    w = keras.Variable(rng.normal(size=(3, 2)), dtype="float64")
+    w = keras.Variable(rng.normal(size=(9, 2)), dtype="float64")
     with pytest.warns(UserWarning, match=WARNS):
-        check(lambda x: function(x @ w), rng.normal(size=(6, 3)), [w])
+        check(lambda x: function(x @ w), rng.normal(size=(6, 9)), [w])
 
 
 @pytest.mark.filterwarnings(f"error:.*{WARNS}")

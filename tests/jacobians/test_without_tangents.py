@@ -12,15 +12,10 @@ def doubled(x):
     return x * x, lambda d: 2 * d
 
 
-def looped(x):
-    return tf.while_loop(lambda k, y: k < 2, lambda k, y: (k + 1, y * x), (0, x))[1]
-
-
 V = tf.Variable([0.5, 0.7], dtype=tf.float64)
 
 REFUSED = {
     "a custom gradient": lambda: doubled(V),
-    "a loop": lambda: looped(tf.identity(V)),
     "a branch": lambda: tf.cond(tf.reduce_sum(V) > 1, lambda: V * 2, lambda: V * V),
     "an op without a rule": lambda: tf.cumsum(V),
     "an einsum": lambda: tf.einsum("ij,j->i", tf.ones([4, 2], tf.float64), V),

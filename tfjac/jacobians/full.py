@@ -10,7 +10,7 @@ from tfjac.jacobians.batch import example_blocks
 from tfjac.jacobians.factors.factorize import factors_by_rules, rows_like
 from tfjac.jacobians.passes.chunks import Limits, bytes_of_pass, passes_at_once
 from tfjac.jacobians.passes.connectedness import differentiated
-from tfjac.jacobians.passes.linearise import NoForwardMode, over_basis, pull_back, push_forward
+from tfjac.jacobians.passes.linearise import NoForwardMode, forward_is_less_work, over_basis, pull_back, push_forward
 from tfjac.jacobians.passes.nests import packed, shaped_like, sources_of, unconnected_choice
 from tfjac.jacobians.passes.random_cotangents import verify_blocks
 from tfjac.types import JacobianMode, NestLike, Sources, Tensor, Tensors, Unconnected
@@ -127,9 +127,7 @@ def _ways(
 
 
 def _less_work(y: Tensor, x: tf.Variable | Tensor) -> str:
-    """Forward where it is less work: one of its products costs about two backward passes."""
-    rows, columns = y.shape.num_elements(), x.shape.num_elements()
-    return "reverse" if None in (rows, columns) or 2 * columns >= rows else "forward"
+    return "forward" if forward_is_less_work(y.shape.num_elements(), x.shape.num_elements()) else "reverse"
 
 
 def _by_examples(y: Tensor, connected: Sequence[int], dependence: Dependence) -> dict[int, str]:

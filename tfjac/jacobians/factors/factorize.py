@@ -37,7 +37,7 @@ def factorize(
     chunk_size: int | Tensor | None = None,
     verify: bool | None = None,
     unconnected_gradients: str = "error",
-    row_by_row: Callable[[ExamplesMix], int | None] | None = None,
+    passes_at_once: Callable[[ExamplesMix, int | None], int | None] | None = None,
 ) -> list[Factor]:
     """Factor the per-example Jacobian of `ys` with respect to `variables`.
 
@@ -49,14 +49,16 @@ def factorize(
             part of two. "full" reads the examples as segments, groups of rows such as the graphs of a batch, where no
             two turn out to depend on one another when the graph runs; or it takes a backward pass for each element of
             the values that all examples share, such as the mean of a batch, where these are fewer than rows; and else
-            it takes the gradient of every output of every example by itself (n·m backward passes), with a warning
-            that names the op where segments are out of the question. The factors of segments, and of rows, are dense.
+            it takes a forward product for every element of the variables, where these are few beside n·m, or the
+            gradient of every output of every example by itself (n·m backward passes), with a warning that names the op
+            where segments are out of the question. The factors of segments, of columns and of rows are dense.
         chunk_size: how many backward passes, one per output m, are live at once, an integer or a scalar tensor; the
             factors are then dense. All of them where None.
         verify: True to verify the factors when the graph runs, see `verification`; None for what TFJAC_VERIFY says.
         unconnected_gradients: "error", or "zero" for factors of zeros of the variables that no y depends on.
-        row_by_row: function from the `ExamplesMix` to how many passes are live at once, None for all of them; called
-            before every row costs a pass, which it may refuse by raising.
+        passes_at_once: function from the `ExamplesMix` and how many backward passes are wanted, None where that is
+            open, to how many are live at once, None for all of them; called before every row or column costs a pass,
+            which it may refuse by raising.
 
     Returns:
         A list of `Factor`, one per variable, in the dtype of the variable, but in no less than single precision.
@@ -76,7 +78,7 @@ def factorize(
                 f"apart: no mean or sum over the batch. Received: {y.name} of shape {y.shape}"
             )
     try:
-        options = {"examples_mix": examples_mix, "chunk_size": chunk_size, "row_by_row": row_by_row}
+        options = {"examples_mix": examples_mix, "chunk_size": chunk_size, "passes_at_once": passes_at_once}
         return _factorized(ys, variables, verify, unconnected_gradients, ORDERS[examples_mix], **options)
     except ExamplesMix as mix:
         raise examples_mix_at(mix.op, mix.reason + ADVICE) from None

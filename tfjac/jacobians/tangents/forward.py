@@ -1,25 +1,25 @@
 """The walk from a few parameters to results, and the factors of a Jacobian that it gives."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from tfjac.graph import Dependence, has_custom_gradient, inline_calls, mend_gradients
+from tfjac.graph import Dependence, inline_calls, mend_gradients
+from tfjac.graph.op_types import LOOPS
 from tfjac.jacobians.factors.factorize import real_source_in
 from tfjac.jacobians.factors.forms import DenseFactor, Factor
 from tfjac.jacobians.factors.strategies import in_dtype_of
 from tfjac.jacobians.passes.nests import like
 from tfjac.jacobians.passes.random_cotangents import verify_factors
-from tfjac.jacobians.tangents.rules import NoTangents, Step, rule_of, spread
+from tfjac.jacobians.tangents.rules import NoTangents, spread
+from tfjac.jacobians.tangents.walk import carried, check_path
 from tfjac.types import Tensor, Variable
 
 COLUMNS = 16
 """Parameters up to which their tangents are carried all at once."""
-
-DTYPES = (tf.float32, tf.float64)
 
 NUMBERS = 2**14
 """Numbers of the tangents of one tensor up to which an op takes hardly longer than for one number."""
@@ -37,7 +37,7 @@ def forward_factors(ys: Sequence[Tensor], variables: Sequence[Variable | Tensor]
     Args:
         ys: list of tensors `[n, ...]` of the `tf.function` being traced, with the same n.
         variables: list of variables, or tensors, of few elements, see `few_columns`.
-        fewest: of how many ops the way must be.
+        fewest: of how many ops the way must be, if there is no loop on it.
 
     Raises:
         NoTangents: where there are fewer ops; where an op on the way has no rule, a custom gradient, or a tensor of
@@ -51,12 +51,9 @@ def forward_factors(ys: Sequence[Tensor], variables: Sequence[Variable | Tensor]
     if None in sources:
         raise NoTangents
     given, ys = ys, inline_calls(ys, depends_on=sources)
-    dependence = Dependence(sources)
-    path, sizes = dependence.path(ys), [_size(variable) for variable in variables]
-    if len(path) < fewest:
-        raise NoTangents
-    _check(path, ys, dependence, sources, variables)
-    rows = _rows(ys, _carried(path, _seeds(sources, variables)), sum(sizes))
+    sizes = [_size(variable) for variable in variables]
+    path = _checked_path(ys, sources, NUMBERS // sum(sizes), fewest)
+    rows = _rows(ys, carried(path, _seeds(sources, variables), sum(sizes)), sum(sizes))
     factors = [in_dtype_of(DenseFactor(part), v) for part, v in zip(tf.split(rows, sizes, 2), variables)]
     verify_factors(None, given, ys, sources, factors, variables)
     return factors
@@ -73,18 +70,6 @@ def _seeds(sources: Sequence[Tensor], variables: Sequence[Variable | Tensor]) ->
     }
 
 
-def _carried(path: Iterable[tf.Operation], seeds: Mapping[Any, Tensor]) -> dict[Any, Tensor]:
-    """Return the tangents of all tensors on the path, a dict from `ref()`."""
-    found, kept = dict(seeds), dict[Any, Tensor]()
-    count = next(iter(seeds.values())).shape[0]
-    for op in path:
-        step = Step(op, [found.get(each.ref()) for each in op.inputs], count, kept)
-        for output, tangents in zip(op.outputs, rule_of(op)(step)):
-            own = seeds.get(output.ref())  # a source may be computed from another
-            found[output.ref()] = tangents if own is None else own + tangents
-    return found
-
-
 def _rows(ys: Sequence[Tensor], found: Mapping[Any, Tensor], count: int) -> Tensor:
     """Return the tangents of ys as one tensor `[n,m,p]`."""
     parts = []
@@ -95,32 +80,22 @@ def _rows(ys: Sequence[Tensor], found: Mapping[Any, Tensor], count: int) -> Tens
     return tf.transpose(parts[0] if len(parts) == 1 else tf.concat(parts, 2), [1, 2, 0])
 
 
-def _check(
-    path: Sequence[tf.Operation],
-    ys: Sequence[Tensor],
-    dependence: Dependence,
-    sources: Sequence[Tensor],
-    variables: Sequence[Variable | Tensor],
-) -> None:
-    """Raise `NoTangents` where rules will not do, before an op is added to the graph."""
+def _checked_path(ys: Sequence[Tensor], sources: Sequence[Tensor], most: int, fewest: int) -> list[tf.Operation]:
+    """Return the ops on the way; or raise `NoTangents` where rules will not do, before an op is added to the graph."""
+    dependence = Dependence(sources)
+    path = dependence.path(ys)
+    if len(path) < fewest and not any(op.type in LOOPS for op in path):
+        raise NoTangents
     if dependence.sources_of_any(ys) != set(range(len(sources))) or not all(y.shape.is_fully_defined() for y in ys):
         raise NoTangents
     if len({source.ref() for source in sources}) < len(sources) or len({y.dtype for y in ys}) > 1:
         raise NoTangents
-    most = NUMBERS // sum(map(_size, variables))
-    for op in path:
-        rule_of(op)
-        if has_custom_gradient(op):
-            raise NoTangents
-        for tensor in (each for each in (*op.inputs, *op.outputs) if each.dtype != tf.resource):
-            if not tensor.shape.is_fully_defined():
-                raise NoTangents
-            if dependence.reaches(tensor) and (tensor.dtype not in DTYPES or tensor.shape.num_elements() > most):
-                raise NoTangents
+    check_path(path, dependence, most)
     try:
         mend_gradients(path, sources)
     except LookupError:
         raise NoTangents from None
+    return path
 
 
 def _size(variable: Variable | Tensor) -> int | Any:

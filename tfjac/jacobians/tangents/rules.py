@@ -15,6 +15,8 @@ from tfjac.types import Array, Tensor
 
 _RULES: dict[str, "Rule"] = {}
 
+_CHECKS: dict[str, "Check"] = {}
+
 
 class NoTangents(Exception):
     """What the tangents are is not known by rules."""
@@ -111,6 +113,25 @@ def rule_of(op: tf.Operation) -> Rule:
     if op.type not in _RULES:
         raise NoTangents
     return _RULES[op.type]
+
+
+Check: TypeAlias = Callable[[tf.Operation, Any, int], None]
+"""From an op on a path, with the arguments of `check_path`, to nothing, or `NoTangents`."""
+
+
+def check(*op_types: str) -> Callable[[Check], Check]:
+    """Return a decorator that registers what is looked at besides, for these op types, before the rule is used."""
+
+    def register(function: Check) -> Check:
+        _CHECKS.update(dict.fromkeys(op_types, function))
+        return function
+
+    return register
+
+
+def check_of(op: tf.Operation) -> Check:
+    """Return what is looked at besides for `op`."""
+    return _CHECKS.get(op.type, lambda op, dependence, most: None)
 
 
 def types_with_rules() -> set[str]:

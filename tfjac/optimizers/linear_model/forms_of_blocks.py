@@ -40,7 +40,10 @@ SHARE = 4
 """A pattern must have so many times fewer numbers than what it is in the place of."""
 
 LONG = 200
-"""Ops on the way from few parameters to residuals from which on tracing their derivatives is what takes long."""
+"""Ops on the way from few parameters to residuals from which on tracing their derivatives is what takes long.
+
+Where a loop is on the way, it always does.
+"""
 
 MOST = 2**25
 """Numbers of a compressed J, and entries of the index sets of a tensor on the way to it."""
@@ -80,7 +83,8 @@ def block_of(group: list, variables: list, allowed: Allowed = AS_FACTORS) -> tup
 
     Factors by rules come first, where examples do not mix. The pattern of the Jacobian comes next: where examples mix,
     where factors are over the budget, or where what an example reads is far more than what each of its residuals reads,
-    and all sizes are known while tracing. Factors row by row are next, and products alone are last.
+    and all sizes are known while tracing. Factors column by column or row by row are next, and products alone
+    are last. Before all of these come the tangents of few parameters, through many ops or loops.
 
     Args:
         group: list of tensors of the graph being traced.

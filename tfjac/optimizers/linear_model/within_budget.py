@@ -81,18 +81,18 @@ def factors_within(
         return _with_factors(tensors, variables, examples_mix, None), 0.0
     taken = [counted.outputs * counted.one]
 
-    def row_by_row(mix: Any) -> int | None:
+    def passes_at_once(mix: Any, wanted: int | None) -> int | None:
         """Return how many passes are live at once, or refuse them."""
-        at_once = counted.rows
-        if counted.dense + counted.rows * counted.one > allowed.budget and counted.one:
+        wanted = at_once = counted.rows if wanted is None else wanted
+        if counted.dense + wanted * counted.one > allowed.budget and counted.one:
             at_once = min(at_once, max(1, int(allowed.budget / SHARE // counted.one)))
         taken[0] = at_once * counted.one
         least = COPIES * counted.dense + taken[0]
         if least > allowed.budget and allowed.instead:
             raise OverBudget(least, mix)
-        return None if at_once == counted.rows else at_once
+        return None if at_once == wanted else at_once
 
-    operator = _with_factors(tensors, variables, examples_mix, row_by_row)
+    operator = _with_factors(tensors, variables, examples_mix, passes_at_once)
     held = bytes_of_factors(operator.factors)
     if held + taken[0] > allowed.budget and allowed.instead:
         raise OverBudget(held + taken[0])
@@ -111,12 +111,12 @@ def _bytes_of(factor: Any) -> float:
 
 
 def _with_factors(
-    tensors: list[Tensor], variables: list, examples_mix: Any, row_by_row: Callable | None
+    tensors: list[Tensor], variables: list, examples_mix: Any, passes_at_once: Callable | None
 ) -> JacobianOperator:
     """Return the `JacobianOperator` of a group of tensors."""
 
     def factors_of(ys: list, flat: list) -> list:
-        return factorize(ys, flat, examples_mix, row_by_row=row_by_row)
+        return factorize(ys, flat, examples_mix, passes_at_once=passes_at_once)
 
     with warnings.catch_warnings():
         if all((tensor.shape.num_elements() or FEW_ROWS + 1) <= FEW_ROWS for tensor in tensors):

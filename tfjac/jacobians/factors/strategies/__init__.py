@@ -1,5 +1,6 @@
 """Ways to factor a Jacobian: a file for each, with the contract that `problem.Strategy` declares."""
 
+from tfjac.jacobians.factors.strategies.column_by_column import by_columns
 from tfjac.jacobians.factors.strategies.problem import (
     AS_IF_APART,
     UNLESS_MIXED,
@@ -15,7 +16,7 @@ from tfjac.jacobians.factors.strategies.shared_values import APART, by_shared_va
 
 ORDERS: dict[str, tuple[Strategy, ...]] = {
     "error": (*APART, of_one_example, of_moved_rows),
-    "full": (by_segments, *APART, of_one_example, by_segments, by_shared_values, by_rows),
+    "full": (by_segments, *APART, of_one_example, by_segments, by_shared_values, by_columns, by_rows),
     UNLESS_MIXED: APART,
     AS_IF_APART: (by_rules,),
 }

@@ -35,7 +35,7 @@ class Problem:
         ys: list of tensors `[n, ...]`; their outputs follow one another along m.
         variables: list of variables, or tensors that all examples share.
         dependence: the `Dependence` on what stands for the variables in the graph.
-        examples_mix, chunk_size, row_by_row: as of `factorize`.
+        examples_mix, chunk_size, passes_at_once: as of `factorize`.
         max_rows: the most rows of any one segment, or None.
         mix: the first `ExamplesMix` that a strategy met.
     """
@@ -45,7 +45,7 @@ class Problem:
     dependence: Dependence
     examples_mix: str = "error"
     chunk_size: int | Tensor | None = None
-    row_by_row: Callable[[ExamplesMix], int | None] | None = None
+    passes_at_once: Callable[[ExamplesMix, int | None], int | None] | None = None
     max_rows: int | None = None
     mix: ExamplesMix | None = None
 
@@ -58,6 +58,12 @@ class Problem:
     def num_rows(self) -> int | None:
         """n·m; None if the graph leaves it open."""
         sizes = [y.shape.num_elements() for y in self.ys]
+        return None if None in sizes else sum(sizes)
+
+    @property
+    def num_columns(self) -> int | None:
+        """How many elements the variables have together; None if the graph leaves it open."""
+        sizes = [like(variable).shape.num_elements() for variable in self.variables]
         return None if None in sizes else sum(sizes)
 
     @functools.cached_property

@@ -7,23 +7,28 @@ import tensorflow as tf
 from tfjac._warn import warn
 from tfjac.graph import axes
 from tfjac.jacobians.factors.forms import DenseFactor, Factor
+from tfjac.jacobians.factors.strategies.column_by_column import columns_of
 from tfjac.jacobians.factors.strategies.problem import Problem
-from tfjac.jacobians.passes.linearise import over_basis, pull_back
+from tfjac.jacobians.passes.linearise import forward_is_less_work, over_basis, pull_back
 from tfjac.jacobians.passes.nests import like
 from tfjac.jacobians.shapes import product
 from tfjac.types import Tensor
 
 
 def of_one_example(problem: Problem) -> list[Factor] | None:
-    """The `Strategy` of one example: it has none to mix with, and its rows cost what they cost by rules."""
-    return None if problem.ys[0].shape[0] != 1 else rows_of(problem, problem.chunk_size)()
+    """The `Strategy` of one example: it has none to mix with, and costs no more passes than by rules."""
+    if problem.ys[0].shape[0] != 1:
+        return None
+    by_forward = forward_is_less_work(problem.num_rows, problem.num_columns)
+    factors = columns_of(problem, problem.chunk_size) if by_forward else None
+    return rows_of(problem, problem.chunk_size)() if factors is None else factors
 
 
 def by_rows(problem: Problem) -> list[Factor]:
     """The `Strategy` that is left where examples mix, with a warning."""
     chunk_size, mix, rows = problem.chunk_size, problem.mix, problem.num_rows
     assert mix is not None and mix.op is not None
-    chunk_size = chunk_size if problem.row_by_row is None else problem.row_by_row(mix)
+    chunk_size = chunk_size if problem.passes_at_once is None else problem.passes_at_once(mix, rows)
     warn(
         f"tfjac: examples mix, or may, at op {mix.op.name!r} of type {mix.op.type} ({mix.reason}): "
         f"{'every row' if rows is None else f'each of the {rows:,} rows'} costs a "
