@@ -87,6 +87,10 @@ class TestYs:
         with pytest.raises(ValueError, match=r"ys is an eager tensor.*pass a callable.*Received: an eager tensor"):
             OF_YS[name](tf.ones([4, 2]))
 
+    def test_ragged_tensors(self, name):
+        with pytest.raises(TypeError, match=r"RaggedTensor is made of several.*return its \.flat_values.*Received"):
+            OF_YS[name](lambda: tf.RaggedTensor.from_row_lengths(product(), [1, 3]))
+
     def test_tensor_of_another_graph(self, name):
         kept = []
         tf.function(lambda: kept.append(product()))()

@@ -20,6 +20,13 @@ from tfjac.types import NestLike, Tensor, Tensors
 _NONE = object()
 """In the place of xs where there are none; None is what may have been passed for them."""
 
+_COMPOSITE = (
+    (tf.RaggedTensor, ".flat_values"),
+    (tf.SparseTensor, ".values"),
+    (tf.IndexedSlices, ".values"),
+)
+"""What TensorFlow takes for tensors, made of several, and where their numbers are."""
+
 
 def in_graph(
     compute: Callable[..., Any],
@@ -157,6 +164,12 @@ def _checked(tensor: Any, may_be_complex: bool) -> Tensor:
             "ys must be a tensor of the tf.function being traced, or a callable without arguments that returns one. "
             f"Received: {described_value(tensor)}"
         )
+    for kind, values in _COMPOSITE:
+        if isinstance(tensor, kind):
+            raise TypeError(
+                f"ys must be a dense tensor, and {kind.__name__} is made of several tensors: return its {values}, "
+                f"the numbers in it. Received: {kind.__name__} of dtype {tensor.dtype.name}"
+            )
     if is_variable(tensor):
         raise TypeError(
             "ys must be computed from the variables, and come before them in the arguments. "

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from tfjac.graph import _private
 from tfjac.graph.copying.rebuilding import is_rebuilt, rebuilt
+from tfjac.graph.copying.told_shapes import tell_shapes
 from tfjac.graph.facts import facts_of, is_branching, is_call, is_conditional, is_constant, is_identities, is_loop
 from tfjac.graph.gradients import custom_gradients, grouped_convolution, mending
 from tfjac.graph.reading import statefulness
@@ -239,6 +240,7 @@ def _copied(op: tf.Operation, inputs: Sequence[Tensor], mapping: Copies, edit: O
     elif custom_gradients.is_custom(op) and not custom_gradients.is_closed(op):
         _private.set_gradient(copy, _UNTRACED)
     mending.mend([copy])
+    tell_shapes(op, copy.outputs)
     return grouped_convolution.convolved_alone(copy) if grouped_convolution.is_grouped(copy) else copy.outputs
 
 

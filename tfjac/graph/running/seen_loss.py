@@ -38,8 +38,9 @@ class SeenLoss:
         loss = self._losses.pop(threading.get_ident(), None)
         if loss is None or loss.graph is not tf.compat.v1.get_default_graph():
             raise ValueError(
-                f"{self._owner} has not seen the loss of this training step. In a train_step of your own, call "
-                "loss = optimizer.scale_loss(loss) before optimizer.apply(gradients, variables), in the same graph. "
+                f"{self._owner} has not seen the loss of this training step. In a train_step or loop of your own, call "
+                "loss = optimizer.scale_loss(loss) before optimizer.apply(gradients, variables), and have both, and "
+                "the tape, in the same tf.function. "
                 "With mixed_float16, Keras wraps the optimizer in a LossScaleOptimizer, which hides the loss: use "
                 "float32. "
                 f"Received: {'no loss' if loss is None else 'a loss of another graph'}"
@@ -51,5 +52,6 @@ class SeenLoss:
         if tf.executing_eagerly():
             raise ValueError(
                 f"{self._owner} reads the graph of the loss, and eager execution has none. Compile the model with "
-                f"run_eagerly=False, or {self._otherwise}. Received: eager execution"
+                f"run_eagerly=False, or {self._otherwise}. In a loop of your own, have the tape and optimizer.apply in "
+                "the same tf.function. Received: eager execution"
             )
