@@ -97,6 +97,21 @@ def test_eager_execution():
         LevenbergMarquardt().apply_gradients([(tf.ones([2]), tf.Variable(tf.ones([2])))])
 
 
+def test_gradients_of_another_function():
+    model, optimizer = model_of(layers.Dense(2)), LevenbergMarquardt()
+    variables = model.trainable_variables
+
+    @tf.function
+    def gradients():
+        with tf.GradientTape() as tape:
+            loss = optimizer.scale_loss(tf.reduce_mean(tf.square(model(X) - Y)))
+        return tape.gradient(loss, variables)
+
+    step = tf.function(lambda given: optimizer.apply(given, variables), autograph=False)
+    with pytest.raises(ValueError, match=r"have both, and the tape, in the same tf.function.*another graph"):
+        step(gradients())
+
+
 def test_nothing_to_train():
     frozen = layers.Dense(2)
     model = model_of(frozen)

@@ -326,6 +326,7 @@ class LevenbergMarquardt(StepDiagnostics, SavesLateVariables, keras.optimizers.O
             given = objective, state, self._method, Restrictions(box_of_constraints(objective.variables))
             step = take_step(*given) if self._memory is None else self._memory.take_step(*given, weight)
         self._sizes = step.sizes
+        self.pitfalls.look_at_objective(objective.sums_squares)
         self._state.write_state(step.state)
         is_alone = (self._memory is None or self._memory.keeps_nothing) and not self._method.evidence
         self._state.write_report(step.report, None if self._is_random else step.num_residuals, is_alone)

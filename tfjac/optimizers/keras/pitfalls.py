@@ -10,14 +10,16 @@ import tensorflow as tf
 from tfjac._warn import warn
 from tfjac.graph import ancestors, handle_in
 from tfjac.optimizers.keras.moving_statistics import advice, largest_momentum
-from tfjac.optimizers.keras.state import StateVariables
-from tfjac.optimizers.loop.records import Report
+from tfjac.optimizers.keras.state import Seen, StateVariables
 from tfjac.optimizers.statuses import Status
 from tfjac.optimizers.variables import variable_name
 from tfjac.types import Tensor, Variable
 
 _LARGE = 1e6
 """A loss above this is that of targets in units that are too small for a new network."""
+
+_FAR_ABOVE = 1e3
+"""A loss above so many times the first one, and large, is that of a training that has diverged."""
 
 
 def may_differ(loss: Tensor) -> bool:
@@ -35,6 +37,7 @@ class Pitfalls:
     def __init__(self) -> None:
         self._said: set[str] = set()
         self._looked_at: weakref.WeakSet[tf.Graph] = weakref.WeakSet()
+        self._has_squares = True
 
     def look(self, state: StateVariables) -> None:
         """Warn of what `StateVariables` have counted.
@@ -48,7 +51,7 @@ class Pitfalls:
                 "not finite",
                 f"the loss, or its gradient, was not finite at the start of a step (status {Status.NOT_FINITE}), and "
                 "the weights stay as they are there. Look for NaN and infinity in the data, with "
-                f"np.isfinite(x).all(), and for logarithms and roots in the model. {self._if_finite(state.report)}"
+                f"np.isfinite(x).all(), and for logarithms and roots in the model. {self._of_finite(seen)}"
                 f"Received: {seen.not_finite} such steps",
             )
         if seen.resized:
@@ -70,16 +73,39 @@ class Pitfalls:
                 f"chooses. Received: {seen.narrow} steps on such batches",
             )
 
-        cost = float(state.report.cost)
-        unit = 0.0 if state.unit is None else float(state.unit.numpy())
-        if max(_LARGE, unit**2) < cost < math.inf:
+        self._look_at_size(state)
+
+    def _look_at_size(self, state: StateVariables) -> None:
+        """Warn of a loss that is large: of targets, where their squares are minimised, or for it has grown so."""
+        cost, first = float(state.report.cost), state.first_cost
+        unit = None if state.unit is None else float(state.unit.numpy())
+        if not max(_LARGE, (unit or 0.0) ** 2) < cost < math.inf:
+            return
+        is_linear = self._has_squares and unit != 0
+        if not is_linear and cost > _FAR_ABOVE * abs(first) > 0:
+            self._say(
+                "diverged",
+                "the loss is far above where it began: training has diverged, as on batches that say too little about "
+                "the weights, or where outputs grow without bounds, as those of an exponential do. Begin again with "
+                "larger batches, fit(..., batch_size=...), or with all examples as one, batch_size=len(x). "
+                f"Received: a loss of {cost:.3g} after the last step, {first:.3g} before the first",
+            )
+        elif self._has_squares:
+            way = (
+                "or call tfjac.fit(model, x, y), which begins with the last layer solved as a linear model"
+                if is_linear
+                else "or y / y.std() where outputs are positive alone"
+            )
             self._say(
                 "large",
                 "the loss is still large. If it is that of targets far from zero, or far apart, as prices are, the "
                 "weights of a new network have to grow so far, and training may end early: standardise the targets, "
-                "(y - y.mean()) / y.std(), or call tfjac.fit(model, x, y), which begins with the last layer solved as "
-                f"a linear model. Received: a loss of {cost:.3g} after the last step",
+                f"(y - y.mean()) / y.std(), {way}. Received: a loss of {cost:.3g} after the last step",
             )
+
+    def look_at_objective(self, sums_squares: bool) -> None:
+        """Be told whether the loss adds up squares, and no other functions."""
+        self._has_squares = sums_squares
 
     def look_at_graph(self, graph: tf.Graph, variables: Sequence[Variable]) -> None:
         """Warn of moving statistics, and of weights that the model assigns, in a graph that steps are to be added to.
@@ -109,11 +135,17 @@ class Pitfalls:
         self._said.add("moving statistics")
 
     @staticmethod
-    def _if_finite(report: Report) -> str:
-        """Return what to look for where the loss itself is a number, and its residuals are none."""
-        if not math.isfinite(report.cost_before):
+    def _of_finite(seen: Seen) -> str:
+        """Return what to look for where the loss itself was a number, and its residuals or its gradient were none."""
+        if not seen.finite_loss:
             return ""
-        return "The loss itself was finite: look for sample or class weights below zero, of which there is no root. "
+        some = "The loss itself was finite" + (
+            "" if seen.finite_loss == seen.not_finite else f" in {seen.finite_loss} of them"
+        )
+        return (
+            f"{some}: look for sample or class weights below zero, of which there is no root, and for roots of zero, "
+            "which have no slope. "
+        )
 
     def _say(self, key: Any, text: str) -> None:
         if key not in self._said:

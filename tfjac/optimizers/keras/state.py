@@ -21,11 +21,13 @@ class Seen(NamedTuple):
 
     Attributes:
         not_finite: steps that could not start, as the loss or its gradient was not finite.
+        finite_loss: those of them whose loss was finite.
         narrow: steps on fewer residuals than there are parameters, and others than those of the step before.
         resized: steps compiled by XLA, on another number of residuals than any of those before had.
     """
 
     not_finite: int
+    finite_loss: int
     narrow: int
     resized: int
 
@@ -61,7 +63,7 @@ class StateVariables:
         self.unit = add("unit_of_outputs") if method.scaling.in_units and not method.evidence else None
         self._report, self._counts = add("report", (len(_NUMBERS),)), add("last_counts", (len(_COUNTS),), "int64")
         self._accepted, self._attempts = add("accepted_steps", (), "int64"), add("attempts", (), "int64")
-        self._seen = add("seen", (len(Seen._fields),), "int64")
+        self._seen, self._first_cost = add("seen", (len(Seen._fields),), "int64"), add("first_cost")
         self._most_residuals, self._least_residuals = (
             add(f"{each}_residuals", (), "int64") for each in ("most", "least")
         )
@@ -95,12 +97,16 @@ class StateVariables:
                 with dropout.
             is_alone: whether a batch is fitted alone, as nothing is remembered of its predecessors.
         """
+        not_finite, is_finite = tf.equal(report.status, int(Status.NOT_FINITE)), tf.math.is_finite(report.cost_before)
         seen = [
-            tf.equal(report.status, int(Status.NOT_FINITE)),
+            not_finite,
+            not_finite & is_finite,
             self._narrow(report, num_residuals if is_alone else None),
             self._resized(num_residuals),
         ]
         self._seen.value.assign_add(tf.cast(tf.stack(seen), tf.int64))
+        first = self._first_cost.value.read_value()
+        self._first_cost.value.assign(tf.where(tf.equal(first, 0) & is_finite, report.cost_before, first))
         numbers = tf.stack([getattr(report, name) for name in _NUMBERS])
         self._report.value.assign(tf.where(tf.math.is_nan(numbers), tf.constant(np.inf, numbers.dtype), numbers))
         self._counts.value.assign(tf.cast(tf.stack([getattr(report, name) for name in _COUNTS]), tf.int64))
@@ -167,6 +173,11 @@ class StateVariables:
     def seen(self) -> "Seen":
         """What is worth a warning, `Seen`, of integers."""
         return Seen(*map(int, self._seen.numpy()))
+
+    @property
+    def first_cost(self) -> float:
+        """The first loss that a step started from and that was finite, a float; zero before it."""
+        return float(self._first_cost.numpy())
 
     @property
     def size(self) -> int:
