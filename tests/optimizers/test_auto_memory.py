@@ -1,5 +1,7 @@
 """`memory="auto"`: mini-batches are remembered, data that come again are not. Steps are held to a NumPy recursion."""
 
+from functools import partial
+
 import keras
 import numpy as np
 import pytest
@@ -50,6 +52,17 @@ def of_rate(y_true, y_pred):
     return keras.ops.mean(keras.ops.exp(y_pred) - y_true * y_pred, -1)
 
 
+def with_chords(loss, z, y):
+    """The same with second derivatives no less than those of chords, as batches that are remembered have them."""
+    value, first, second = loss(z, y)
+    if loss in (squares, cross_entropy):
+        return value, first, second
+    own = np.einsum("naa->na", second)
+    step = np.clip(-first / own, -1 - abs(z), 1 + abs(z))
+    chord = (loss(z + step, y)[1] - first) / step
+    return value, first, np.stack([np.diag(row) for row in np.maximum(own, chord)])
+
+
 CLASSES = np.eye(2)[(X @ TRUTH + RNG.normal(size=(150, 2))).argmax(1)]
 LOSSES = {
     "mse": (squares, lambda: "mse", X @ TRUTH + 0.1 * RNG.normal(size=(150, 2))),
@@ -69,7 +82,7 @@ class Recursion:
         self.squares, self.variances = [], []
 
     def parts(self, x, y):
-        value, first, second = self.loss(x @ self.w, y)
+        value, first, second = (self.loss if self.plain else partial(with_chords, self.loss))(x @ self.w, y)
         gram = np.einsum("ni,nab,nj->iajb", x, second, x).reshape(self.size, self.size)
         return value, (x.T @ first).ravel(), gram
 
@@ -300,6 +313,24 @@ def test_plain_fit_is_better_than_without_memory_and_than_the_mean():
         model.fit(x, y, epochs=12, verbose=0)
         losses[memory] = model.evaluate(x, y, verbose=0)
     assert losses["auto"] < 0.15 and losses["auto"] < 0.5 * losses[None]
+
+
+@pytest.mark.parametrize("last", ["sigmoid", None])
+def test_rare_classes_with_weights_do_not_drive_the_others_away(last):
+    """One positive in a batch of 32, which counts 16 times as much: it must not pull on where it is met already."""
+    rng = np.random.default_rng(0)
+    y = (rng.uniform(size=(3000, 1)) < 0.03).astype("float32")
+    centres = rng.normal(size=(4, 20))
+    x = np.float32(rng.normal(size=(3000, 20)) + np.where(y > 0, centres[rng.integers(0, 4, 3000)], 0))
+    keras.utils.set_random_seed(0)
+    model = keras.Sequential([layers.Input((20,)), *(layers.Dense(n, "relu") for n in (64, 32)), layers.Dense(1, last)])
+    model.compile(LevenbergMarquardt(), keras.losses.BinaryCrossentropy(from_logits=last is None))
+    model.fit(x, y, epochs=3, verbose=0, class_weight={0: 0.5, 1: 16.0})
+    weight = np.where(y > 0, 16.0, 0.5)[:, 0]
+    share = np.sum(weight[y[:, 0] > 0]) / np.sum(weight)
+    constant = -np.mean(weight) * (share * np.log(share) + (1 - share) * np.log(1 - share))
+    assert model.evaluate(x, y, sample_weight=weight, batch_size=3000, verbose=0) < 0.8 * constant
+    assert np.abs(weights(model)).max() < 10
 
 
 @pytest.mark.parametrize(

@@ -30,12 +30,15 @@ class Allowed(NamedTuple):
         budget: bytes.
         drawn: int64 scalar tensor, if products alone will do, with one random combination of the residuals of each
             example for estimates, by this number; or None.
+        farther: scalar bool tensor, whether J of other losses than squares must say something farther off, as it is
+            remembered; or None.
     """
 
     by_products: bool = False
     instead: bool = False
     budget: float = math.inf
     drawn: tf.Tensor | None = None
+    farther: tf.Tensor | None = None
 
     def halved(self) -> "Allowed":
         """Return the same for numbers that are solved in twice their size."""

@@ -81,7 +81,10 @@ class LocalObjective(SummedObjective):
 
     def linearise(self, allowed: Allowed = AS_FACTORS) -> LinearModel:
         """Return the `Linearisation` of r at the values that the graph computed F from."""
-        jacobian, residual = stacked_jacobian(self.rows, self._sources, self.columns, self.cost.dtype, allowed)
+        rows = self.rows
+        if allowed.farther is not None and self.terms:
+            rows = [term.rows(allowed.farther) for term in self.terms]
+        jacobian, residual = stacked_jacobian(rows, self._sources, self.columns, self.cost.dtype, allowed)
         if self.gradients is None:
             return Linearisation(jacobian, residual, self.prior)
         what = "evaluated again where it was, the cost, which must not draw random numbers nor have a state, differs"

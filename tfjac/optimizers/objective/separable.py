@@ -4,7 +4,9 @@ A loss such as z·(−y) + softplus(z) has several paths from z to its value. Go
 ops, the places are found where all paths run through one tensor: of that tensor alone, with data, the value is a
 function φ, element by element, and so a separable one, with a diagonal Hessian. φ is copied onto numbers and
 differentiated twice there. The place that is taken is the farthest from the loss at which φ is convex: behind a sigmoid
-or an exponential rather than before it, where the generalised Gauss-Newton matrix is the Fisher information.
+or an exponential rather than before it, where the generalised Gauss-Newton matrix is the Fisher information. What lies
+behind a kink of straight lines is not looked at: |exp z − y| bends by the exponential alone, which the minimum, at the
+kink, knows nothing of.
 
 Two kinds of φ have a curvature that is better than φ″ and, like it, changes nothing about the gradient:
 
@@ -29,10 +31,13 @@ from tfjac.graph import Dependence, between, has_custom_gradient, replay, transp
 from tfjac.graph.op_types import ELEMENTWISE
 from tfjac.optimizers.objective.cross_entropy import keeps_last_axis
 from tfjac.optimizers.objective.terms import SeparableTerm, none_if_turned
-from tfjac.types import Tensor
+from tfjac.types import Array, Tensor
 
 FLAT = 0.1
 """Negative curvature up to this part of the largest counts as none: what clipping and focal factors leave."""
+
+_STRAIGHT = 1e-3
+"""Curvature up to this part of the largest slope counts as none, and so do slopes that differ by no more."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -58,8 +63,8 @@ class SeparableFunction:
 
         So has a sample weight below zero, with which the loss is not convex.
         """
-        root = tf.stop_gradient(self.root)
-        slope, curvature = _derivatives(self.output, self.root, root, tf.stop_gradient(gradient))
+        root, weight = tf.stop_gradient(self.root), tf.stop_gradient(gradient)
+        slope, curvature = _derivatives(self.output, self.root, root, weight)
         curvature = tf.maximum(curvature, 0)
         if self.robust:
             small = float(np.sqrt(np.finfo(root.dtype.as_numpy_dtype).eps))
@@ -68,7 +73,11 @@ class SeparableFunction:
             whole = tf.maximum(tf.reduce_sum(-slope * root, self.share, keepdims=True), 0)
             share = tf.maximum(root, float(np.finfo(root.dtype.as_numpy_dtype).eps))
             slope, curvature = slope + whole, whole / share  # as they add up to one, the same for all changes nothing
-        return SeparableTerm(self.root, slope, none_if_turned(curvature, self.sign * gradient))
+        curvature = none_if_turned(curvature, self.sign * gradient)
+        if self.robust or self.share is not None:
+            return SeparableTerm(self.root, slope, curvature)
+        slope_at = lambda values: _derivatives(self.output, self.root, values, weight)[0]  # noqa: E731
+        return SeparableTerm(self.root, slope, curvature, slope_at=slope_at)
 
 
 def separable_function(tensor: Tensor, sign: int, dependence: Dependence) -> "SeparableFunction | None":
@@ -80,8 +89,7 @@ def separable_function(tensor: Tensor, sign: int, dependence: Dependence) -> "Se
         dependence: `Dependence` on the variables.
     """
     farthest = None
-    for root in _narrow_places(tensor, dependence):
-        trial = _Trial(tensor, root, sign)
+    for root, trial in _trials(tensor, sign, dependence):
         if trial.is_robust:
             return SeparableFunction(tensor, root, robust=True, sign=sign)
         if trial.is_convex:
@@ -92,9 +100,51 @@ def separable_function(tensor: Tensor, sign: int, dependence: Dependence) -> "Se
 
 def convex_places(tensor: Tensor, dependence: Dependence) -> Iterator[Tensor]:
     """Yield the tensors of which `tensor`, or −`tensor`, is an elementwise and convex function, near to far."""
-    for root in _narrow_places(tensor, dependence):
-        if any(_Trial(tensor, root, sign).is_convex for sign in (1, -1)):
+    for root, trial in _trials(tensor, 1, dependence):
+        if trial.is_convex or trial.is_concave:
             yield root
+
+
+def _trials(tensor: Tensor, sign: int, dependence: Dependence) -> Iterator[tuple[Tensor, "_Trial"]]:
+    """Yield the places of which sign·`tensor` is an elementwise function, near to far, and what trying tells of it.
+
+    They end before the first place that curves, where straight lines with a kink lie between.
+    """
+    straight: list[Tensor] = []
+    for root in _narrow_places(tensor, dependence):
+        trial = _Trial(tensor, root, sign)
+        if trial.is_straight:
+            straight.append(root)
+        elif any(_has_kink(tensor, place, root) for place in straight):
+            return
+        yield root, trial
+
+
+def _has_kink(output: Tensor, place: Tensor, root: Tensor) -> bool:
+    """Return whether `output`, straight lines of `place`, takes several of them where only `root` varies."""
+    with tf.Graph().as_default() as graph:
+        given = [(x, _level(x)) for x in _elementwise_sources(output, root)]
+        at = tf.constant(_NUMBERS + 3e-4, root.dtype)  # past zero, where |z²| touches its kink
+        copies = transplant([output], [(root, at), *given])
+        (slope,) = tf.gradients(copies[output.ref()], copies[place.ref()])
+    with tf.compat.v1.Session(graph=graph) as session, np.errstate(all="ignore"):
+        slopes = np.asarray(session.run(slope), float) if slope is not None else np.zeros(1)
+    slopes = slopes[np.isfinite(slopes)]
+    return slopes.size > 0 and bool(np.ptp(slopes) > _STRAIGHT * np.abs(slopes).max())
+
+
+def _level(tensor: Tensor) -> Tensor:
+    """Return what stands for data that do not vary: the constant that it is, or one number."""
+    constant = _one_number(tensor)
+    level = constant if constant is not None else _LEVEL if tensor.dtype.is_floating else 1
+    return tf.fill([len(_NUMBERS)], tf.cast(level, tensor.dtype))
+
+
+def _one_number(tensor: Tensor) -> Any:
+    """Return the number that all elements of a constant are, or None."""
+    constant = tf.get_static_value(tensor)
+    same = constant is not None and np.size(constant) and (np.ravel(constant) == np.ravel(constant)[0]).all()
+    return np.ravel(constant)[0] if same else None
 
 
 def _derivatives(output: Tensor, root: Tensor, value: Tensor, weight: Any) -> tuple[Tensor, Tensor]:
@@ -145,9 +195,9 @@ class _Trial:
 
     def _stand_in(self, tensor: Tensor) -> Tensor:
         """Return what stands for data: the constant that it is, or numbers between 0 and 1, 0 and 1 among them."""
-        constant = tf.get_static_value(tensor)
-        if constant is not None and np.size(constant) and (np.ravel(constant) == np.ravel(constant)[0]).all():
-            return tf.fill([len(self.numbers)], tf.constant(np.ravel(constant)[0], tensor.dtype))
+        constant = _one_number(tensor)
+        if constant is not None:
+            return tf.fill([len(self.numbers)], tf.constant(constant, tensor.dtype))
         self._fixed = False
         drawn = np.random.default_rng(0).uniform(-0.5, 1.5, len(self.numbers)).clip(0, 1)
         return tf.cast(tf.constant(drawn if tensor.dtype.is_floating else drawn > 0.5), tensor.dtype)
@@ -155,8 +205,18 @@ class _Trial:
     @property
     def is_convex(self) -> bool:
         """Whether φ″ is nowhere negative, and not zero everywhere: without curvature there is no step to solve for."""
-        found = self.curvature[np.isfinite(self.curvature)]
-        return found.size > 8 and found.max() > 0 and found.min() >= -FLAT * found.max()
+        return _is_positive(self.curvature)
+
+    @property
+    def is_concave(self) -> bool:
+        """Whether −φ is convex."""
+        return _is_positive(-self.curvature)
+
+    @property
+    def is_straight(self) -> bool:
+        """Whether φ″ is zero at all numbers, but for rounding."""
+        curvature, slope = (x[np.isfinite(x)] for x in (self.curvature, self.slope))
+        return bool(np.abs(curvature).max(initial=0) <= _STRAIGHT * np.abs(slope).max(initial=0))
 
     @property
     def is_robust(self) -> bool:
@@ -171,6 +231,11 @@ class _Trial:
     def falls(self) -> bool:
         """Whether φ falls between 0 and 1."""
         return (self.slope[len(_SYMMETRIC) :] <= 0).all()
+
+
+def _is_positive(curvature: Array) -> bool:
+    found = curvature[np.isfinite(curvature)]
+    return found.size > 8 and found.max() > 0 and found.min() >= -FLAT * found.max()
 
 
 def _elementwise_sources(output: Tensor, root: Tensor) -> list[Tensor]:
@@ -192,6 +257,9 @@ _HALF = np.concatenate([[0, 1e-3], np.linspace(0.125, 6, 48)])
 _SYMMETRIC = np.concatenate([-_HALF, _HALF])
 _NUMBERS = np.concatenate([_SYMMETRIC, np.linspace(0.02, 0.98, 49)])
 """Numbers and their negatives, then numbers between 0 and 1."""
+
+_LEVEL = 0.7
+"""What stands for data that do not vary: no end, and no middle, of what labels are."""
 
 
 def _axis_of_shares(tensor: Tensor) -> int | None:

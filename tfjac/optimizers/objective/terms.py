@@ -7,11 +7,16 @@ gradient of the term. For c·u² that is r = √(2c)·u itself.
 
 Where curvature vanishes and the gradient does not, as for saturated logits, there is no such r: curvature is then
 lifted to next to nothing. The gradient stays exact, whatever H is.
+
+A batch that is remembered must say something farther off, too. A logit that is far on the wrong side has next to no
+curvature, and its r pulls on without end. So the curvature of a batch among others is no less than that of the chord
+from z to where Newton's step leads, but no farther than 1 + |z|: (ℓ′(z + d) − ℓ′(z))/d. Of squares it is the same.
 Reference: N. N. Schraudolph, "Fast curvature matrix-vector products for second-order gradient descent", 2002.
 """
 
 import abc
 import dataclasses
+from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
@@ -33,8 +38,12 @@ class Term(abc.ABC):
         """Return the second and first derivatives by each element, flattened; None where elements depend on others."""
 
     @abc.abstractmethod
-    def rows(self) -> tuple[Tensor, Tensor]:
-        """Return the tensor whose Jacobian is taken, and the part of r that belongs to it, of the same shape."""
+    def rows(self, farther: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Return the tensor whose Jacobian is taken, and the part of r that belongs to it, of the same shape.
+
+        Args:
+            farther: scalar bool, whether they must say something farther off as well; None if not.
+        """
 
     def magnitude(self) -> Tensor:
         """Return the length that r would have if nothing in it cancelled: rounding is relative to that."""
@@ -55,7 +64,7 @@ class SquaredTerm(Term):
     weight: tf.Tensor
     uniform: bool
 
-    def rows(self) -> tuple[Tensor, Tensor]:
+    def rows(self, farther: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Return the tensor whose Jacobian is taken, and r: both are √(2c)·u, zero where c is, whatever u."""
         scaled = tf.math.multiply_no_nan(self.root, tf.sqrt(2 * tf.cast(self.weight, self.root.dtype)))
         return scaled, scaled
@@ -75,18 +84,31 @@ class SeparableTerm(Term):
         slope, curvature: the first and the second derivative with respect to each, of the shape of z, the second not
             negative.
         uniform: False: the curvature differs from element to element.
+        slope_at: function from other numbers to the first derivative there, but for a constant; None where curvature
+            holds far off.
     """
 
     root: tf.Tensor
     slope: tf.Tensor
     curvature: tf.Tensor
     uniform: bool = False
+    slope_at: Callable | None = None
 
-    def rows(self) -> tuple[Tensor, Tensor]:
+    def rows(self, farther: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Return √h·z, whose Jacobian is taken, and r = ∂/√h."""
         curvature = lifted(self.curvature, self.slope, self.root)
+        if farther is not None and self.slope_at is not None:
+            chord = self._chord(self.slope_at, curvature)
+            curvature = tf.where(farther & tf.math.is_finite(chord), tf.maximum(curvature, chord), curvature)
         root, scale = self.root, tf.stop_gradient(tf.sqrt(curvature))
         return tf.math.multiply_no_nan(root, scale), tf.math.divide_no_nan(self.slope, scale)
+
+    def _chord(self, slope_at: Callable, curvature: Tensor) -> Tensor:
+        """Return the curvature of the chord from z to where Newton's step leads, of the shape of z."""
+        root = tf.stop_gradient(self.root)
+        step = -tf.math.divide_no_nan(self.slope, curvature)
+        step = tf.clip_by_value(step, -1 - tf.abs(root), 1 + tf.abs(root))
+        return tf.math.divide_no_nan(slope_at(root + step) - slope_at(root), step)
 
     def diagonal(self) -> tuple[Tensor, Tensor]:
         """Return the second and the first derivative with respect to each element of z, flattened."""
@@ -109,7 +131,7 @@ class CrossEntropyTerm(Term):
     labels: tf.Tensor
     uniform = False
 
-    def rows(self) -> tuple[Tensor, Tensor]:
+    def rows(self, farther: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Return Rᵀz, whose Jacobian is taken, and r: zeros of one class alone, whatever rounding would make of it."""
         if self.root.shape[-1] == 1:
             return tf.zeros_like(self.root), tf.zeros_like(self.root)
@@ -153,7 +175,7 @@ class DenseTerm(Term):
     curvature: tf.Tensor
     uniform = False
 
-    def rows(self) -> tuple[Tensor, Tensor]:
+    def rows(self, farther: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Return Rᵀz, whose Jacobian is taken, and r."""
         values, vectors = tf.linalg.eigh(tf.stop_gradient(self.curvature))
         slope = tf.linalg.matvec(vectors, self.slope, transpose_a=True)

@@ -11,7 +11,7 @@ with what was seen: N = max(2p, 300, seen/10). A batch with as many residuals is
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -85,6 +85,20 @@ class Memory:
         return _remembering_step(recalled, objective, self._model, state, state, method, weight)[0]
 
 
+class News(NamedTuple):
+    """What a step finds.
+
+    Attributes:
+        stayed: scalar bool, whether the variables are where the last step left them.
+        streams: scalar bool, whether the data are new.
+        repeats: int64, how often the same data have come again.
+    """
+
+    stayed: tf.Tensor
+    streams: tf.Tensor
+    repeats: tf.Tensor
+
+
 class AutoMemory:
     """Remembers where data are new, by the rules above, and takes plain steps where they are those of the step before.
 
@@ -141,7 +155,8 @@ class AutoMemory:
             refuse_precision(objective.half, objective.cost.dtype)
         if self._share is not None:
             raise ValueError(WITHOUT_SCHEDULE + f"Received: {objective.columns.total:,} weights without such factors")
-        batch = objective.linearise(allowed)
+        news = None if objective.sums_squares or objective.is_shared else self._news(objective)
+        batch = objective.linearise(allowed if news is None else allowed._replace(farther=news.streams))
         start = LinearisedObjective(objective, batch)
         sizes = ProblemSizes.of(batch, method.gram_dtype, method.scaling.is_one_number, allowed.budget)
         if objective.is_shared or sizes.by_products or isinstance(self.model, KroneckerMemory):
@@ -152,8 +167,8 @@ class AutoMemory:
         self.keeps_nothing = self.model is None
         if self.keeps_nothing:
             return take_step(start, state, method, restrictions)
-        stayed = self._stayed(objective)
-        streams = self._look(tf.cast(objective.cost, tf.float64), stayed)
+        stayed, streams, _ = news = news or self._news(objective)
+        self._keep_news(news)
         self._least.look(objective, batch, stayed)
         takes = self.model.takes(batch)
         self.keeps_nothing = takes is False
@@ -208,8 +223,9 @@ class AutoMemory:
 
         In bfloat16 it is the former always: iterations would end at the rounding of products.
         """
-        self.keeps_nothing, stayed = False, self._stayed(objective)
-        streams = self._look(tf.cast(objective.cost, tf.float64), stayed, at_once=True)
+        self.keeps_nothing = False
+        stayed, streams, _ = news = self._news(objective, at_once=True)
+        self._keep_news(news)
 
         def remember() -> tuple:
             share = 1.0 if self._share is None else tf.clip_by_value(tf.cast(self._share(), drawn.dtype), 0, 1)
@@ -229,32 +245,31 @@ class AutoMemory:
         """Return the `Plan` of the steps on batches of `ProblemSizes` with Kronecker factors; None without these."""
         return self.model.plan(sizes) if isinstance(self.model, KroneckerMemory) else None
 
-    def _stayed(self, objective: SummedObjective) -> Tensor:
-        """Return whether the variables are where the last step left them, a scalar bool."""
-        position = tf.cast(objective.position(objective.values()), self._dtype)
-        return tf.reduce_all(tf.equal(position, self._left.value.read_value()))
-
     def _note(self, objective: SummedObjective, loss: Tensor) -> None:
         """Remember the loss after a step, and where it led."""
         self._loss.value.assign(tf.where(tf.math.is_finite(loss), loss, np.inf))
         self._left.value.assign(tf.cast(objective.position(objective.values()), self._dtype))
 
-    def _look(self, loss: Tensor, stayed: Tensor, at_once: bool = False) -> Tensor:
-        """Return whether the data are new, by the loss at the start of a step; they are not at the first one.
+    def _news(self, objective: SummedObjective, at_once: bool = False) -> "News":
+        """Return what is new, by the loss at the start of a step; data are not at the first one.
 
         Args:
-            loss: scalar.
-            stayed: scalar bool, whether the variables are where the step before left them.
+            objective: `SummedObjective` of the batch.
             at_once: whether data are new until they repeat, at the first step as well.
         """
-        same = is_same_loss(loss, self._loss.value.read_value())
+        position = tf.cast(objective.position(objective.values()), self._dtype)
+        stayed = tf.reduce_all(tf.equal(position, self._left.value.read_value()))
+        same = is_same_loss(tf.cast(objective.cost, tf.float64), self._loss.value.read_value())
         repeats = tf.where(same, self._repeats.value.read_value() + 1, 0)
         streams = tf.where(self._streams.value.read_value() > 0, repeats < REPEATS, ~same)
         streams = (repeats < REPEATS) if at_once else streams & stayed & (self._steps.value.read_value() > 0)
-        self._repeats.value.assign(repeats)
-        self._streams.value.assign(tf.cast(streams, tf.int64))
+        return News(stayed, streams, repeats)
+
+    def _keep_news(self, news: "News") -> None:
+        """Keep what the next step needs of them, and count the step."""
+        self._repeats.value.assign(news.repeats)
+        self._streams.value.assign(tf.cast(news.streams, tf.int64))
         self._steps.value.assign_add(1)
-        return streams
 
     def _step_on_new_data(
         self, objective: SummedObjective, batch: LinearModel, state: State, method: Method, weight: Tensor
