@@ -57,10 +57,27 @@ def test_the_last_layer_of_a_network_is_found(head):
     assert [name.split("/")[-2:] for name in of_model(mlp(head=head))] == [["dense_2", "kernel"], ["dense_2", "bias"]]
 
 
-@pytest.mark.parametrize("last", ["relu", "softplus"])
-def test_a_last_layer_that_bends_is_none(last):
+@pytest.mark.parametrize("last", ["relu", "softplus", "elu", "leaky_relu"])
+def test_a_last_layer_that_bends_is_found_if_it_comes_to_a_line(last):
     keras.backend.clear_session()
-    assert of_model(mlp(head=[layers.Activation(last)])) == []
+    found = [["dense_2", "kernel"], ["dense_2", "bias"]]
+    assert [name.split("/")[-2:] for name in of_model(mlp(head=[layers.Activation(last)]))] == found
+    bound = layers.Lambda(lambda z: tf.maximum(z, 0.1), output_shape=(1,))
+    keras.backend.clear_session()
+    assert [name.split("/")[-2:] for name in of_model(mlp(head=[bound]))] == found
+
+
+@pytest.mark.parametrize("last", [["sigmoid"], ["exponential"], ["softplus", "softplus"], ["tanh"]])
+def test_a_last_layer_that_bends_everywhere_or_twice_is_none(last):
+    keras.backend.clear_session()
+    assert of_model(mlp(head=[layers.Activation(each) for each in last])) == []
+
+
+def test_activations_below_the_last_layer_are_not_passed():
+    keras.backend.clear_session()
+    free = {"use_bias": False}
+    model = keras.Sequential([keras.Input((4,)), layers.Dense(3, "relu", **free), layers.Dense(1, **free)])
+    assert [name.split("/")[-2:] for name in of_model(model)] == [["dense_1", "kernel"]]
 
 
 def test_of_layers_without_activation_the_last_alone_is_found():
@@ -226,6 +243,20 @@ def test_plain_fit_takes_targets_as_they_are(kind, offset, size):
     model.compile(LevenbergMarquardt(), "mse")
     model.fit(x, offset + size * y, batch_size=32, epochs=20, verbose=0)
     assert model.evaluate(x, offset + size * y, batch_size=384, verbose=0) / size**2 < 0.05
+
+
+@pytest.mark.parametrize("kind", ["small", "large"])
+@pytest.mark.parametrize("last", ["softplus", "relu"])
+@pytest.mark.parametrize(("offset", "size"), [(300, 78), (20, 1)])
+def test_positive_outputs_take_targets_as_they_are(kind, last, offset, size):
+    """Prices, strengths, counts: of `softplus` with 45,000 weights 0.5 to 400 times the variance was left."""
+    x, y = np.concatenate([X] * 4), np.concatenate([Y] * 4)
+    x = np.float32(x + 0.01 * np.random.default_rng(1).normal(size=x.shape))
+    head = [layers.Activation(last)]
+    model = mlp(16, 8, head=head) if kind == "small" else mlp(150, 150, head=head)
+    model.compile(LevenbergMarquardt(), "mse")
+    model.fit(x, offset + size * y, batch_size=32, epochs=20, verbose=0)
+    assert model.evaluate(x, offset + size * y, batch_size=384, verbose=0) / size**2 < 0.1
 
 
 @pytest.mark.parametrize("constraint", [keras.constraints.NonNeg, keras.constraints.MaxNorm])

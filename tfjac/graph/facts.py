@@ -42,7 +42,8 @@ class OpFacts:
         elements: where those of the output come from: "in order" has those of the first input, in row-major order;
             "permuted" has each of them once; "copied" has elements of the inputs and no others.
         linear: "in the first" input, the others (axes, shapes, indices, divisors) fixed; "in all" floating-point inputs
-            at once; "in each", the others fixed.
+            at once; "in each", the others fixed; "far from zero", on both sides of which it comes to a line, and on
+            one of them to a line that is not level.
         affine: inputs in which it is affine together, the others (weights, statistics, sizes) fixed; or a function from
             the op to them. Of those that are not `linear`, as nothing below explanations needs to know it.
         activation: it acts between layers, and is zero "at zero", or "elsewhere", if anywhere.
@@ -127,7 +128,7 @@ _VALUES = {
     "looks_at": {"differences", "shapes"},
     "sized_by": {"all"},
     "elements": {"in order", "permuted", "copied"},
-    "linear": {"in the first", "in all", "in each"},
+    "linear": {"in the first", "in all", "in each", "far from zero"},
     "activation": {"at zero", "elsewhere"},
     "maps": {"made", "kept"},
     "vanishes": {"never", "where all do", "each for itself", "always"},

@@ -251,6 +251,7 @@ declare("Cos Cosh Erfc Exp Log Rsqrt Sigmoid Softplus", vanishes="never")
 
 declare("Elu Erf Expm1 LeakyRelu Relu Relu6 Selu Softsign Tanh", activation="at zero")
 declare("Erfc Sigmoid Softplus", activation="elsewhere")
+declare("Elu LeakyRelu Maximum Minimum Relu Selu Softplus", linear="far from zero")
 
 declare("Ceil Floor FloorDiv Rint Round TruncateDiv", steps="rounding")
 declare("Sign", steps="sign")

@@ -14,8 +14,9 @@ from tfjac.types import Tensor
 def linear_variables(tensors: Sequence[Tensor], variables: Sequence[Any]) -> list[int]:
     """Return the indices of the variables that tensors are seen to be linear, or affine, in together.
 
-    Of two sides of a product, only one can be among them: that of fewer variables, and none if both have as many. What
-    is read by index, and what goes through loops and branches, is not looked into.
+    An activation of the outputs, such as `softplus`, is passed if it comes to a line for large inputs. Of two sides of
+    a product, only one can be among them: that of fewer variables, and none if both have as many. What is read by
+    index, and what goes through loops and branches, is not looked into.
 
     Args:
         tensors: of the graph being traced.
@@ -23,13 +24,14 @@ def linear_variables(tensors: Sequence[Tensor], variables: Sequence[Any]) -> lis
     """
     sources = [source_in(tf.compat.v1.get_default_graph(), variable) for variable in variables]
     used = [source for source in sources if source is not None]
-    pending, dependence, own = list(inline_calls(tensors, depends_on=used)), Dependence(sources), references(used)
+    dependence, own = Dependence(sources), references(used)
+    pending = [(tensor, True) for tensor in inline_calls(tensors, depends_on=used)]
     found: set[int] = set()
     bent: set[int] = set()
     seen: set[Any] = set()
     products = []
     while pending:
-        tensor = pending.pop()
+        tensor, is_output = pending.pop()
         if tensor.ref() in seen or not dependence.reaches(tensor):
             continue
         seen.add(tensor.ref())
@@ -41,10 +43,12 @@ def linear_variables(tensors: Sequence[Tensor], variables: Sequence[Any]) -> lis
         linear = _linear_in(tensor, dependence)
         if linear is None and op.type in PRODUCTS and len(alive) == 2:
             products.append([set(dependence.sources_of(side)) for side in alive])
-            linear = alive
+            linear, is_output = alive, False
+        if linear is None and is_output and facts_of(op).linear == "far from zero" and len(alive) == 1:
+            linear, is_output = alive, False
         if linear is None:
             bent |= dependence.sources_of_any(alive)
-        pending += linear or []
+        pending += [(given, is_output) for given in linear or []]
     for sides in products:
         one, other = (side - bent for side in sides)
         if one and other:

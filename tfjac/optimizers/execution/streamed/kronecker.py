@@ -73,6 +73,9 @@ FORGETS_LARGEST = 0.9999
 FAR = 5.0
 """Residuals are far from zero if the sum of their squares is so many times that of deviations from their means."""
 
+FIRST = 3
+"""Steps that may move offsets alone. Outputs that are linear need one; `softplus` and `relu`, up to three."""
+
 LIVE = 2
 """What is kept is held so many times while a step is taken: as it was, and as it will be."""
 
@@ -141,7 +144,7 @@ class KroneckerMemory:
             share: scalar, the part of the bounds of α that is used.
         """
         steps = self._steps.value.read_value()
-        batch = _offsets_first(batch, objective, tf.equal(steps, 0))
+        batch = _offsets_first(batch, objective, steps < FIRST)
         begun = tf.cast(steps, self.dtype)
         kept = tf.minimum(tf.constant(KEPT, self.dtype), begun / (begun + 1))
         factors, sizes = batch.jacobian.factors(), self._columns.sizes
@@ -196,7 +199,7 @@ class KroneckerMemory:
 
 
 def _offsets_first(batch: LinearModel, objective: SummedObjective, is_first: Tensor) -> LinearModel:
-    """Return the `LinearModel` of a batch: if it is the first one, and far from zero, in offsets of outputs alone.
+    """Return the `LinearModel` of a batch: if it is a first one, and far from zero, in offsets of outputs alone.
 
     All weights could explain the mean of the targets, and each block takes that for its own: what lies under the last
     layer saturates. Offsets are the vectors among the variables that residuals are linear in. Far are residuals whose
