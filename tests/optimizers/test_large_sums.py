@@ -69,6 +69,24 @@ def nested_loops(graph_def):
     return walk(graph_def.node, 0)
 
 
+def folding(graph):
+    """What grappler is told of constant folding, for each call that is optimized apart."""
+    definition = graph.as_graph_def()
+    functions = {function.signature.name: function for function in definition.library.function}
+    nodes = [*definition.node, *(node for function in functions.values() for node in function.node_def)]
+    names = [(node, node.attr["f"].func.name) for node in nodes if node.attr["f"].func.name in functions]
+    configs = [node.attr["config_proto"].s for node, name in names if "_noinline" in functions[name].attr]
+    return {
+        tf.compat.v1.ConfigProto.FromString(each).graph_options.rewrite_options.constant_folding for each in configs
+    }
+
+
+def test_many_fits_alone_are_spared_the_folding_of_constants():
+    off, default = 2, 0
+    assert folding(PROGRAMS["many fits"]().get_concrete_function().graph) == {off}
+    assert folding(PROGRAMS["fit"]().get_concrete_function().graph) == {default}
+
+
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_nested_loops_are_optimized_apart(name):
     graph = PROGRAMS[name]().get_concrete_function().graph
@@ -210,6 +228,6 @@ def fitted(rows, width=1, open_size=False):
 @pytest.mark.parametrize("case", [{"rows": 30}, {"rows": 30, "width": 10**6}, {"rows": 30, "open_size": True}], ids=str)
 def test_loops_of_what_is_known_to_be_small_stay_where_they_are(case, monkeypatch):
     apart, original = [], loops._called_apart
-    monkeypatch.setattr(loops, "_called_apart", lambda function: apart.append(1) or original(function))
+    monkeypatch.setattr(loops, "_called_apart", lambda *given: apart.append(1) or original(*given))
     np.testing.assert_allclose(fitted(**case), 3, rtol=1e-7)
     assert len(apart) == len(case) - 1

@@ -9,6 +9,9 @@ runtime optimizes apart, with the same options but for that one.
 
 A function that is called apart takes tenths of a second more when it first runs. Where all of a program is known to
 hold few numbers, far from 200 MB, its loops stay where they are.
+
+Grappler's constant folding goes through the body of a loop again and again. Of a few thousand ops, as the second
+derivatives of unrolled steps are, it takes twenty seconds. So a loop can ask to be spared that.
 """
 
 import weakref
@@ -28,7 +31,14 @@ _settled: weakref.WeakSet[tf.Graph] = weakref.WeakSet()
 """Graphs whose loops, and those in these, stay where they are."""
 
 
-def while_loop(cond: Callable, body: Callable, loop_vars: Sequence[Any], small: bool = False, **options: Any) -> Any:
+def while_loop(
+    cond: Callable,
+    body: Callable,
+    loop_vars: Sequence[Any],
+    small: bool = False,
+    folds: bool = True,
+    **options: Any,
+) -> Any:
     """Return `tf.while_loop(cond, body, loop_vars, **options)`, optimized apart in a graph that is not yet.
 
     It is not differentiable there. Under XLA, which does not ask grappler, and eagerly, it is TensorFlow's loop itself.
@@ -37,6 +47,7 @@ def while_loop(cond: Callable, body: Callable, loop_vars: Sequence[Any], small: 
         cond, body, loop_vars, options: as for `tf.while_loop`.
         small: whether all that is computed in this graph, by whomever, is known to be about `SMALL` numbers at most.
             Loops within the body take that from this one.
+        folds: whether grappler is to fold constants, if it is optimized apart.
     """
 
     def loop() -> Any:
@@ -47,7 +58,7 @@ def while_loop(cond: Callable, body: Callable, loop_vars: Sequence[Any], small: 
         _settled.add(graph)
     if tf.executing_eagerly() or _is_settled(graph) or compiled_by_xla(graph):
         return loop()
-    return _called_apart(loop)
+    return _called_apart(loop, folds)
 
 
 def numbers_in(graph: tf.Graph) -> float:
@@ -72,7 +83,7 @@ def _is_settled(graph: tf.Graph | None) -> bool:
     return graph is not None
 
 
-def _called_apart(function: Callable[[], Any]) -> Any:
+def _called_apart(function: Callable[[], Any], folds: bool) -> Any:
     """Return what `function()` does, a nest of tensors, called as a function that is not inlined."""
     structures: list[Any] = []
 
@@ -88,5 +99,6 @@ def _called_apart(function: Callable[[], Any]) -> Any:
     config = tf.compat.v1.ConfigProto.FromString(call.get_attr("config_proto"))
     rewriter = config.graph_options.rewrite_options
     rewriter.memory_optimization = rewriter.NO_MEM_OPT
+    rewriter.constant_folding = rewriter.DEFAULT if folds else rewriter.OFF
     set_text_attribute(call, "config_proto", config.SerializeToString(deterministic=True))
     return tf.nest.pack_sequence_as(structures[-1], results)

@@ -117,7 +117,7 @@ class Pool:
         if self._shrinks:
             of_fits, _, of_found = tf.nest.map_structure(_of_any_rows, (fits, (), start[2]))
             shapes = of_fits, shapes[1], of_found
-        *_, found = while_loop(some_left, next_round, start, shape_invariants=shapes)
+        *_, found = while_loop(some_left, next_round, start, folds=False, shape_invariants=shapes)
         return tf.nest.map_structure(lambda each: each[: self._count], found)
 
     def _linearise(self, values: Tensor, own: list[Tensor], unit: Tensor, fresh: Tensor) -> tuple[Linearised, Tensor]:

@@ -54,7 +54,7 @@ class VanishedFits:
 
         nothing = tf.zeros([count + 1, found.values.shape[1]], tf.bool)
         shapes = [tf.TensorShape([]), nothing.shape]
-        _, vanished = while_loop(more, some, (tf.constant(0), nothing), shape_invariants=tuple(shapes))
+        _, vanished = while_loop(more, some, (tf.constant(0), nothing), folds=False, shape_invariants=tuple(shapes))
         vanished = tf.ensure_shape(vanished[:count], found.values.shape)
         status = tf.where(tf.reduce_any(vanished, axis=1), int(Status.GRADIENT_TOLERANCE), found.outcome.status)
         return found._replace(outcome=found.outcome._replace(status=status), vanished=vanished)
