@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
+from tfjac.graph.facts import facts_of
 from tfjac.jacobians.tangents.rules import NoTangents, Step, rule
 from tfjac.types import Tensor
 
@@ -80,15 +81,18 @@ def element_of(handle: Tensor, wanted: Tensor) -> tuple[Sequence[int], tf.DType]
         wanted: the list where it ends.
 
     Raises:
-        NoTangents: where another op than one that sets an element makes the one of the other.
+        NoTangents: where another op than one that sets an element makes the one of the other, or none does.
     """
+    shape = dtype = None
     while wanted is not handle:
         if wanted.op.type == "TensorListSetItem":
             item = wanted.op.inputs[2]
             if not item.shape.is_fully_defined():
                 raise NoTangents
             shape, dtype = item.shape, item.dtype
-        elif wanted.op.type != "Identity":
+        elif facts_of(wanted.op).kind != "identity":
             raise NoTangents
         wanted = wanted.op.inputs[0]
+    if shape is None or dtype is None:
+        raise NoTangents
     return shape, dtype
