@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 import tfjac
+from tests.jacobians.oracles_full import full_jacobian
 from tfjac.jacobians.factors.strategies import column_by_column, row_by_row
 from tfjac.jacobians.passes.linearise import NoForwardMode
 
@@ -28,20 +29,6 @@ def looped():
     return tf.while_loop(lambda k, *_: k < 12, body, (0, tf.zeros([5], tf.float64), array))[2].stack()
 
 
-def by_rows(function, variables):
-    """∂y/∂v by a tape for each element of y."""
-
-    @tf.function
-    def row(k):
-        with tf.GradientTape() as tape:
-            y = tf.reshape(function(), [-1])[k]
-        return tape.gradient(y, variables, unconnected_gradients="zero")
-
-    shape = tf.function(function)().shape
-    rows = [row(tf.constant(k)) for k in range(shape.num_elements())]
-    return [np.reshape([row[j] for row in rows], [*shape, *v.shape]) for j, v in enumerate(variables)]
-
-
 @pytest.fixture
 def taken(monkeypatch):
     """The ways that were taken, a list of names."""
@@ -59,7 +46,7 @@ def taken(monkeypatch):
 
 def check(function, variables, **options):
     found = tfjac.per_example_jacobian(function, variables, examples_mix="full", **options)
-    for block, rows in zip(found, by_rows(function, variables)):
+    for block, rows in zip(found, full_jacobian(function, variables)):
         np.testing.assert_allclose(block, rows, rtol=2e-6, atol=1e-7 if block.dtype == tf.float32 else 1e-12)
 
 
@@ -86,7 +73,7 @@ def test_several_tensors(taken):
     scale = tf.Variable(0.7, dtype=tf.float64)
     functions = [lambda: summed() * scale, lambda: looped() * scale]
     operator = tfjac.jacobian_operator(lambda: [each() for each in functions], [V, scale], examples_mix="full")
-    blocks = [by_rows(function, [V, scale]) for function in functions]
+    blocks = [full_jacobian(function, [V, scale]) for function in functions]
     rows = np.concatenate([np.concatenate([each[0], each[1][..., None]], -1) for each in blocks], 1)
     np.testing.assert_allclose(operator.to_dense(), np.reshape(rows, [-1, 6]), rtol=1e-10, atol=1e-12)
     assert taken == ["push_forward"]

@@ -10,8 +10,8 @@ runtime optimizes apart, with the same options but for that one.
 A function that is called apart takes tenths of a second more when it first runs. Where all of a program is known to
 hold few numbers, far from 200 MB, its loops stay where they are.
 
-Grappler's constant folding goes through the body of a loop again and again. Of a few thousand ops, as the second
-derivatives of unrolled steps are, it takes twenty seconds. So a loop can ask to be spared that.
+Grappler's constant folding takes long for bodies of many ops, as the second derivatives of unrolled steps are: 14 of
+the 26 seconds before 20 fits of three such steps began. So a loop can ask to be spared that.
 """
 
 import weakref
