@@ -110,3 +110,15 @@ def test_products_of_matrices_of_any_size(rows, inner, columns, of_the_left, tra
 
     expected = np.stack([product(tf.constant(u)) for u in stack])
     np.testing.assert_allclose(together(stack), expected, rtol=1e-13, atol=1e-13, strict=True)
+
+
+@pytest.mark.parametrize("dtype", [tf.bfloat16, tf.float16, tf.float32, tf.float64, tf.complex128])
+@pytest.mark.parametrize("op_type, y", [("SqrtGrad", 0.0), ("RsqrtGrad", np.inf), ("ReciprocalGrad", np.inf)])
+def test_an_infinite_slope_without_a_cotangent_is_zero(op_type, y, dtype):
+    """As the kernels of the ops say, and unlike 0·∞: the norm of a row of zeros has a gradient behind a bound."""
+    given = tf.constant([[0.0, 0.0, 3.0], [0.0, 2.0, 0.0]], dtype)
+    values = tf.cast([y, 0.5, 2.0], dtype)
+    function = tf.function(lambda: vectorised_map(lambda u: [getattr(raw, op_type)(y=values, dy=u)], [given])[0])
+    found, expected = function(), [getattr(raw, op_type)(y=values, dy=u) for u in given]
+    assert np.all(np.isfinite(tf.cast(found, tf.complex128)))
+    np.testing.assert_array_equal(tf.cast(found, tf.complex128), tf.cast(expected, tf.complex128))

@@ -47,8 +47,9 @@ DECISIONS = """
 """Values pass through these, gradients do not."""
 
 _OF_COTANGENT_FIRST = "EluGrad LeakyReluGrad Relu6Grad ReluGrad SeluGrad SoftplusGrad"
-_OF_COTANGENT_SECOND = "ReciprocalGrad RsqrtGrad SigmoidGrad SqrtGrad TanhGrad"
-GRADIENTS = f"{_OF_COTANGENT_FIRST} {_OF_COTANGENT_SECOND} InvGrad SoftsignGrad"
+_OF_COTANGENT_SECOND = "SigmoidGrad TanhGrad"
+_OF_POWERS = "ReciprocalGrad RsqrtGrad SqrtGrad"
+GRADIENTS = f"{_OF_COTANGENT_FIRST} {_OF_COTANGENT_SECOND} {_OF_POWERS} InvGrad SoftsignGrad"
 """Ops by which TensorFlow takes the gradients of some of these, each of two tensors of one shape."""
 
 
@@ -165,10 +166,10 @@ def _softsign(op: tf.Operation, cotangent: Tensor, x: Tensor) -> Tensor:
 _ZERO = "it is zero with respect to this argument, which is not implemented"
 
 
-def _by_slope(at: int) -> Callable:
+def _by_slope(at: int, product: Callable = tf.multiply) -> Callable:
     """A shortcut of the vectoriser's for an op of two tensors of one shape, of which the one at `at` is the cotangent.
 
-    A slope, the same for all slices, times the cotangents `[c, ...]`.
+    A slope, the same for all slices, times the cotangents `[c, ...]`; `product` multiplies them.
     """
 
     def convert(op: tf.Operation, inputs: Sequence[Tensor], stacked: Sequence[bool]) -> Sequence[Tensor] | None:
@@ -177,7 +178,7 @@ def _by_slope(at: int) -> Callable:
         given = list(inputs)
         given[at] = tf.ones_like(inputs[1 - at])
         (slope,) = _private.op_like(op, given)
-        return [slope * inputs[at]]
+        return [product(slope, inputs[at])]
 
     return convert
 
@@ -201,6 +202,7 @@ declare(DECISIONS, elementwise="decision", **by_labels(_aligned))
 declare(GRADIENTS, elementwise="gradient", labels=_aligned, example_axis=example_axes, sizes=of_first)
 declare(_OF_COTANGENT_FIRST, shortcut=_by_slope(0))
 declare(_OF_COTANGENT_SECOND, shortcut=_by_slope(1))
+declare(_OF_POWERS, shortcut=_by_slope(1, tf.math.multiply_no_nan))  # as their kernels: no cotangent, no infinite slope
 declare(SELECT, elementwise="as it is", example_axis=_select)
 declare("BiasAdd", arithmetic="sum", affine=(0, 1), maps="kept", vanishes="where all do", **by_labels(_bias_add))
 declare("BiasAddGrad", conversion=_bias_add_grad)
