@@ -104,6 +104,20 @@ def test_auto_takes_it_for_many_that_meet_few(rng):
     np.testing.assert_allclose(chain, np.repeat(expected[:, None], 3, axis=1), atol=1e-6)
 
 
+def test_auto_takes_it_for_hundreds_that_meet_few(rng):
+    """A picture of 24 × 24 points, smoothed: some rows of J are read from whole rows of it, others point by point."""
+    pixels = tf.Variable(noisy := rng.normal(size=(24, 24)))
+    steps = lambda: [pixels - noisy, 2 * (pixels[1:] - pixels[:-1]), 2 * (pixels[:, 1:] - pixels[:, :-1])]  # noqa: E731
+    problem = LeastSquaresProblem(steps, pixels)
+    assert problem.plan().solver == "sparse"
+    assert LeastSquaresProblem(steps, pixels, jit_compile=True).plan().solver != "sparse"
+    line = 2 * np.diff(np.eye(24), axis=0)
+    matrix = np.concatenate([np.eye(576), np.kron(line, np.eye(24)), np.kron(np.eye(24), line)])
+    expected, *_ = np.linalg.lstsq(matrix, np.r_[noisy.ravel(), np.zeros(len(matrix) - 576)])
+    assert problem.solve().success
+    np.testing.assert_allclose(pixels, expected.reshape(24, 24), atol=1e-7)
+
+
 def test_equations_between_parameters_are_refused_and_solved_otherwise(rng):
     graph = PoseGraph(rng)
     first, rows = graph.poses.numpy(), (np.eye(1, 3 * NUMBER), np.zeros(1))

@@ -15,7 +15,7 @@ from tfjac.optimizers.damping.scaling import SCALINGS, get_scaling
 from tfjac.optimizers.loop.converge import Tolerances, tolerances
 from tfjac.optimizers.loop.method import AccelerationLike, DampingLike, Method, ScalingLike, SolverLike, recipe
 from tfjac.optimizers.objective.robust import LossLike, get_losses
-from tfjac.optimizers.solvers.auto import LARGE, SMALL
+from tfjac.optimizers.solvers.problem_sizes import SMALL
 from tfjac.types import Function, GramDType, MemoryBudget, Nest, Numbers, Pair, Path, TensorLike, Variable
 
 _ELSEWHERE = {
@@ -138,8 +138,8 @@ class Options:
     def window_of(self, num_parameters: int) -> int | None:
         """Return of how many costs a step may stay below the highest; None if the solver decides."""
         if self.window is None:
-            may_be_sparse = self.solver != "auto" or (num_parameters > LARGE and not self.jit_compile)
-            return None if num_parameters > SMALL and may_be_sparse else 1
+            never_sparse = num_parameters <= SMALL or (self.solver == "auto" and self.jit_compile)
+            return 1 if never_sparse else None
         return positive_integer("window", self.window)
 
 

@@ -27,8 +27,8 @@ from tfjac.optimizers.damping.scaling import scaled_norm
 from tfjac.optimizers.loop.options import Settings
 from tfjac.optimizers.loop.records import Point
 from tfjac.optimizers.solvers import AutoSolver, CholeskySolver, QRSolver
-from tfjac.optimizers.solvers.auto import SMALL
 from tfjac.optimizers.solvers.base import System, dot
+from tfjac.optimizers.solvers.problem_sizes import SMALL
 from tfjac.types import Tensor
 
 MARGIN = 2

@@ -15,14 +15,11 @@ from tfjac.optimizers.solvers.cholesky import CholeskySolver
 from tfjac.optimizers.solvers.conjugate_gradient import ITERATIONS, ConjugateGradientSolver
 from tfjac.optimizers.solvers.iterative_schur import IterativeSchurSolver
 from tfjac.optimizers.solvers.kernel import KernelSolver
-from tfjac.optimizers.solvers.problem_sizes import LARGE, ProblemSizes
+from tfjac.optimizers.solvers.problem_sizes import LARGE, SMALL, ProblemSizes
 from tfjac.optimizers.solvers.qr import QRSolver
 from tfjac.optimizers.solvers.schur import SchurSolver
 from tfjac.optimizers.solvers.sparse import SparseSolver
 from tfjac.types import Config
-
-SMALL = 256
-"""So few parameters that JᵀJ costs next to nothing, whatever the number of residuals."""
 
 QR_ELEMENTS = 2**22
 """In float64, a J of up to so many elements is factored itself rather than squared."""
@@ -67,9 +64,9 @@ class AutoSolver(Solver):
     - p > nm: `"kernel"` (not with a regulariser that weighs the elements of one variable differently);
     - the matrix that this would need is over the budget: the other of the two, or else `"cg"`;
     - p > 256, a variable that can be eliminated, and that costs less than both: `"schur"`;
-    - p > 2048, tables alone that are read by index, not under XLA, and less time by the counted entries of JᵀJ and of
+    - p > 256, tables alone that are read by index, not under XLA, and less time by the counted entries of JᵀJ and of
       its factor than a dense factorisation: `"sparse"`, unless the elimination leaves less than half of the parameters,
-      or `"cg"` would take much less time even with many iterations;
+      or `"cg"` would take much less time even with many iterations; p > 2048 where entries cannot be counted;
     - p > 2048, and `"cg"` would cost a quarter at most, by `effort`: `"cg"`;
     - wherever this leads to `"cg"`, and a variable can be eliminated: `"schur_cg"`.
 
@@ -177,7 +174,8 @@ class AutoSolver(Solver):
 
     def _keeps_apart(self, sizes: ProblemSizes) -> bool:
         """Whether each example may touch few of many parameters, in a graph that may run Python."""
-        return self.iterative and sizes.are_tables and sizes.parameters > LARGE and not sizes.is_compiled
+        many = sizes.parameters > (LARGE if sizes.counts is None else SMALL)
+        return self.iterative and sizes.are_tables and many and not sizes.is_compiled
 
     def _best(self, solvers: Sequence[Solver], sizes: ProblemSizes) -> Any:
         """Return the index of the best for sizes with a number of rows: an integer, or a tensor where that is one."""

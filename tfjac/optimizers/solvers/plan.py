@@ -3,9 +3,9 @@
 import dataclasses
 
 from tfjac.optimizers.linear_model.product_rows import MANY
-from tfjac.optimizers.solvers.auto import SMALL, AutoSolver
+from tfjac.optimizers.solvers.auto import AutoSolver
 from tfjac.optimizers.solvers.base import Cost, Solver
-from tfjac.optimizers.solvers.problem_sizes import ProblemSizes
+from tfjac.optimizers.solvers.problem_sizes import SMALL, ProblemSizes
 
 _MATRICES = {
     "kernel": "J·Jᵀ",

@@ -15,8 +15,11 @@ from tfjac.optimizers.linear_model.within_budget import COPIES
 from tfjac.optimizers.solvers.sparse_counts import SparseCounts
 from tfjac.types import GramDType
 
+SMALL = 256
+"""So few parameters that JᵀJ costs next to nothing, whatever the number of residuals."""
+
 LARGE = 2048
-"""Parameters below which an exact step never takes so long that another way would pay."""
+"""Parameters below which a dense exact step never takes so long that conjugate gradients would pay."""
 
 
 class LayerSizes(NamedTuple):
@@ -139,7 +142,7 @@ class ProblemSizes(NamedTuple):
         dtype = tf.as_dtype(gram_dtype or linearisation.dtype)
         blocks = tuple(_layers_of(operator) for operator in linearisation.jacobian.operators)
         apart = not _by_products(blocks)
-        counted = apart and linearisation.num_parameters > LARGE and _are_tables(blocks)
+        counted = apart and linearisation.num_parameters > SMALL and _are_tables(blocks)
         return cls(
             rows=linearisation.static_num_rows,
             parameters=linearisation.num_parameters,

@@ -1,5 +1,6 @@
 """How many entries JᵀJ and its factor have: counted, where it is known which rows of tables each example reads."""
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -40,16 +41,20 @@ class SparseCounts(NamedTuple):
             blocks: for each block of residuals, the list of its factors, one for each variable; None where there is
                 none. All of them are `GatherFactor`.
         """
-        reads = [[None if factor is None else _ids(factor) for factor in block] for block in blocks]
+        of_variables = [[each for each in factors if each is not None] for factors in zip(*blocks)]
+        columns, widths = (
+            [own[0].num_columns if own else 0 for own in of_variables],
+            [_width(own) for own in of_variables],
+        )
+        if not all(isinstance(size, int) for size in (*columns, *widths)):
+            return None
+        reads = [[_ids(factor, width) for factor, width in zip(block, widths)] for block in blocks]
         present = [[each is not None for each in own] for own in (*blocks, *reads)]
         if present[: len(blocks)] != present[len(blocks) :]:
             return None
         if sum(_pairs(own) for own in reads) > MOST_PAIRS:
             return None
-        tables = [next((each for each in variable if each is not None), None) for variable in zip(*blocks)]
-        rows, widths = zip(*((0, 0) if each is None else (each.rows, each.d.shape[3]) for each in tables))
-        if not all(isinstance(size, int) for size in (*rows, *widths)) or _several_widths(blocks):
-            return None
+        rows = np.floor_divide(columns, widths)
         return cls._counted(_meeting(reads, np.cumsum([0, *rows])), np.repeat(widths, rows).astype(float))
 
     @classmethod
@@ -93,22 +98,25 @@ def _with_hubs_last(meeting: Any, widths: Array, is_hub: Array) -> tuple:
     return fill + last * before + last**2 / 2, flops
 
 
-def _ids(factor: Any) -> Array | None:
-    """Return which rows the examples read, `[n, t]` NumPy; None where the graph does not say."""
-    if not tf.is_symbolic_tensor(factor.ids):
-        return factor.ids.numpy()
-    return Known(factor.ids.graph)(factor.ids)
+def _width(factors: list) -> int | None:
+    """Return how wide rows are of which all rows that factors read of one variable are made; None where it is open."""
+    widths = [each.d.shape[3] for each in factors]
+    return None if None in widths else math.gcd(*widths) or 1
+
+
+def _ids(factor: Any, width: int) -> Array | None:
+    """Return which rows so wide the examples read, `[n, t]` NumPy; None where the graph does not say, or no factor."""
+    if factor is None:
+        return None
+    known = Known(factor.ids.graph)(factor.ids) if tf.is_symbolic_tensor(factor.ids) else factor.ids.numpy()
+    parts = factor.d.shape[3] // width
+    return None if known is None else (known[:, :, None] * parts + np.arange(parts)).reshape(len(known), -1)
 
 
 def _pairs(reads: list) -> float:
     """Return how many pairs of rows the examples of a block read."""
     present = [ids for ids in reads if ids is not None]
     return len(present[0]) * sum(ids.shape[1] for ids in present) ** 2 if present else 0
-
-
-def _several_widths(blocks: Sequence) -> bool:
-    """Return whether a variable is read as a table of one width here, and of another one there."""
-    return any(len({each.d.shape[3] for each in own if each is not None}) > 1 for own in zip(*blocks))
 
 
 def _meeting(reads: list, begins: Array) -> Any:
