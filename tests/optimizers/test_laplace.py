@@ -177,7 +177,9 @@ def test_refused_by_name():
         tfjac.laplace(model, X, likelihood="categorical", noise=1, from_logits=True)
     with pytest.raises(ValueError, match=r"must return what its last layer's softmax does.*Received: the output of op"):
         tfjac.laplace(model, X, likelihood="categorical", prior_precision=1)
-    with pytest.raises(ValueError, match=r"as many examples. Received: 14 and 5"):
+    with pytest.raises(
+        ValueError, match=r"a target for each output of each example, 14 x \[2\]. Received: shape \(5, 3\)"
+    ):
         tfjac.laplace(model, X, X[:5], likelihood="gaussian")
     with pytest.raises(ValueError, match="must be finite: look for a weight or an input"):
         tfjac.laplace(model, np.full_like(X, np.nan), likelihood="gaussian", prior_precision=1, noise=1)
@@ -189,3 +191,22 @@ def test_refused_by_name():
     model.layers[-1].bias.assign([1.0, 2.0])
     with pytest.raises(ValueError, match="call laplace again"):
         posterior.predict(NEW)
+
+
+@pytest.mark.parametrize(
+    ("name", "broken", "message"),
+    [
+        ("gaussian", lambda y: np.where(y == y[3, 0], np.nan, y), r"y must be finite.*Received: 1 numbers"),
+        ("categorical", lambda y: y + 1, r"classes from 0 to 2.*Received: values from 1 to 3"),
+        ("categorical", lambda y: y + 0.5, r"classes from 0 to 2"),
+        ("categorical", lambda y: np.eye(3)[y] * 2 - 1 / 3, r"zero or more, and add up to one"),
+        ("bernoulli", lambda y: 2 * y - 1, r"zeros and ones.*\(y \+ 1\)/2. Received: values from -1.0 to 1.0"),
+    ],
+)
+@pytest.mark.parametrize("function", [tfjac.laplace, tfjac.influence])
+def test_targets_that_the_likelihood_does_not_know(function, name, broken, message):
+    loss, outputs, activation, y = CASES[name]
+    model = network(outputs, activation)
+    model.compile("sgd", loss)
+    with pytest.raises(ValueError, match=message):
+        function(model, X, broken(y))

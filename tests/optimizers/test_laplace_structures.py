@@ -266,7 +266,9 @@ def test_refused_by_name():
         tfjac.laplace(model, X, likelihood="gaussian", structure="kronecker", side="examples", noise=1)
     with pytest.raises(ValueError, match="found where structure="):
         tfjac.laplace(model, X, X[:, :2], likelihood="gaussian", structure="kronecker", noise="each_output")
-    with pytest.raises(ValueError, match=r"y must have the shape of.*outputs of shape \(14, 2\)"):
+    with pytest.raises(
+        ValueError, match=r"a target for each output of each example, 14 x \[2\]. Received: shape \(14, 3\)"
+    ):
         tfjac.laplace(model, X, X, likelihood="gaussian")
     with pytest.raises(ValueError, match="noise must be positive and finite"):
         tfjac.laplace(model, X, likelihood="gaussian", noise=[1.0, -1.0])

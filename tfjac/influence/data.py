@@ -46,7 +46,8 @@ class TrainingData:
         self.gradients = OutputGradients(latent, distribution, variables, self.x, batch_size)
         self.latent = self.curvature.latent(self.x)
         self.loss = LOSSES[distribution.name](self.latent.shape[1:])
-        self.labels = self.loss.labels(y, len(self.latent))
+        self._likelihood = distribution
+        self.labels = distribution.labels(y, self.latent.shape)
         self._weights = fingerprint(model)
 
     def others(self, x: Any, y: Any = None) -> tuple:
@@ -58,7 +59,7 @@ class TrainingData:
         self.check_weights()
         x = self.as_inputs(x)
         latent = self.curvature.latent(x)
-        return x, latent, None if y is None else self.loss.labels(y, len(latent))
+        return x, latent, None if y is None else self._likelihood.labels(y, latent.shape)
 
     def slopes(self, latent, labels):
         """Return ∂ℓ/∂z, `[n, m]`."""

@@ -28,20 +28,6 @@ class ExampleLoss(abc.ABC):
         """c: Keras takes means over the outputs of an example."""
         return 1 / self.num_outputs
 
-    def labels(self, targets, number):
-        """Return the targets of `number` examples in the shape of z.
-
-        Raises:
-            ValueError: for targets that do not fit.
-        """
-        targets = np.asarray(targets, dtype=float)
-        if len(targets) != number or targets.size != number * self.num_outputs:
-            raise ValueError(
-                f"y must have a target for each output of each example, {number:,} x {list(self.outputs)}. "
-                f"Received: shape {targets.shape}"
-            )
-        return targets.reshape(number, *self.outputs)
-
     @abc.abstractmethod
     def values(self, latent, labels):
         """Return ℓ, `[...]`."""
@@ -106,22 +92,6 @@ class CrossEntropy(ExampleLoss):
     def scale(self):
         """One over the number of positions, each of which has its class."""
         return self.outputs[-1] / self.num_outputs
-
-    def labels(self, targets, number):
-        """Return the targets of `number` examples in the shape of z: those of classes as rows of zeros and a one."""
-        targets, classes = np.asarray(targets), self.outputs[-1]
-        if targets.size * classes != number * self.num_outputs or len(targets) != number:
-            labels = super().labels(targets, number)
-            if not np.allclose(labels.sum(axis=-1), 1, atol=1e-5):
-                raise ValueError("Labels of classes must add up to one. Received: labels that do not")
-            return labels
-        positions = targets.reshape(number, *self.outputs[:-1])
-        if not (np.all(positions == np.floor(positions)) and np.all((positions >= 0) & (positions < classes))):
-            raise ValueError(
-                f"y must name classes from 0 to {classes - 1}, or be rows of labels. "
-                f"Received: values from {np.min(positions)} to {np.max(positions)}"
-            )
-        return np.eye(classes)[positions.astype(int)]
 
     def values(self, latent, labels):
         """Return the mean of −Σ y·log softmax(z)."""

@@ -26,7 +26,7 @@ class Fit(NamedTuple):
 
     Attributes:
         latent: z of all examples, `[n, ...]`.
-        targets: y, an array, or None.
+        labels: y in the shape of z, or None.
         weights: w, arrays of float64, one for each variable.
         num_examples: n.
         as_inputs: function from arrays to tensors like the model's inputs.
@@ -36,7 +36,7 @@ class Fit(NamedTuple):
     """
 
     latent: np.ndarray
-    targets: np.ndarray | None
+    labels: np.ndarray | None
     weights: list[np.ndarray]
     num_examples: int
     as_inputs: Any
@@ -62,7 +62,7 @@ class Fit(NamedTuple):
     @property
     def errors(self):
         """What the network misses, in units of the noise but for σ, `[n, ...]`."""
-        return (self.targets.reshape(self.latent.shape) - self.latent) / self.ratios
+        return (self.labels - self.latent) / self.ratios
 
 
 def laplace(
@@ -132,7 +132,9 @@ def laplace(
     as_inputs = functools.partial(inputs_like, dtype=as_tf_variable(variables[0]).dtype)
     x = as_inputs(x)
     curvature = NetworkCurvature(model, variables, distribution, from_logits, x, batch_size)
-    fit = _fit(curvature, x, y, variables, as_inputs, structure, distribution.has_noise)
+    latent = curvature.latent(x)
+    labels = None if y is None else distribution.labels(y, latent.shape)
+    fit = _fit(latent, labels, x, variables, as_inputs, structure)
     shares, delta = ratios_of("prior_precision", prior_precision, (len(variables),), "variable")
     smaller = "weights" if fit.num_parameters <= fit.latent.size else "examples"
     kind = {"weights": Weights, "examples": Examples}[smaller if side == "auto" else side]
@@ -173,19 +175,10 @@ def _checked_noise(noise, y):
     return numbers("noise", noise)
 
 
-def _fit(curvature, x, y, variables, as_inputs, structure, noisy):
-    latent = curvature.latent(x)
-    targets = None if y is None else np.asarray(y, dtype=float)
-    if targets is not None and len(targets) != len(latent):
-        raise ValueError(f"x and y must have as many examples. Received: {len(latent)} and {len(targets)}")
-    if targets is not None and noisy and targets.size != latent.size:
-        raise ValueError(
-            f"y must have the shape of the model's outputs. Received: y of shape {targets.shape}, outputs of shape "
-            f"{latent.shape}"
-        )
+def _fit(latent, labels, x, variables, as_inputs, structure):
     return Fit(
         latent=latent,
-        targets=targets,
+        labels=labels,
         weights=[as_tf_variable(variable).numpy().astype(float) for variable in variables],
         num_examples=size_of(x),
         as_inputs=as_inputs,

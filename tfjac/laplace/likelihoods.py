@@ -41,6 +41,25 @@ class Likelihood(abc.ABC):
             )
         return output.op.inputs[0]
 
+    def labels(self, targets, shape):
+        """Return the targets in the shape of z, float64.
+
+        Raises:
+            ValueError: for targets that do not fit, or that the likelihood does not know.
+        """
+        targets = np.asarray(targets, dtype=float)
+        if len(targets) != shape[0] or targets.size != np.prod(shape):
+            raise ValueError(
+                f"y must have a target for each output of each example, {shape[0]:,} x {list(shape[1:])}. "
+                f"Received: shape {targets.shape}"
+            )
+        if not np.isfinite(targets).all():
+            raise ValueError(
+                "y must be finite: leave out examples without a target. "
+                f"Received: {np.count_nonzero(~np.isfinite(targets)):,} numbers that are NaN or infinite"
+            )
+        return targets.reshape(shape)
+
     @abc.abstractmethod
     def term(self, latent):
         """Return the term of a loss that has the Hessian H of −log p at z; see `objective.terms`."""
@@ -55,12 +74,12 @@ class Likelihood(abc.ABC):
         """
 
     @abc.abstractmethod
-    def log_likelihood(self, latent, targets, noise):
+    def log_likelihood(self, latent, labels, noise):
         """Return Σ log p(y | z), NumPy in float64.
 
         Args:
             latent: z, `[n, ...]`.
-            targets: y, as the loss of the network takes them.
+            labels: y in the shape of z.
             noise: σ, of a likelihood that has one; a number, or an array in the shape of the outputs.
         """
 
@@ -82,9 +101,9 @@ class Gaussian(Likelihood):
         """Return z − y, for σ = 1."""
         return latent - labels
 
-    def log_likelihood(self, latent, targets, noise):
+    def log_likelihood(self, latent, labels, noise):
         """Return the logarithm of the normal density."""
-        error = np.reshape(targets, latent.shape) - latent
+        error = labels - latent
         noise = np.broadcast_to(noise, error.shape)
         return -0.5 * np.sum((error / noise) ** 2 + np.log(2 * np.pi * noise**2))
 
@@ -94,6 +113,24 @@ class Categorical(Likelihood):
 
     name, activation = "categorical", "Softmax"
 
+    def labels(self, targets, shape):
+        """Return the targets in the shape of z: those that name classes as rows of zeros and a one."""
+        targets, classes = np.asarray(targets), shape[-1]
+        if targets.shape[:1] != shape[:1] or targets.size != np.prod(shape[:-1]) or targets.shape == tuple(shape):
+            labels = super().labels(targets, shape)
+            if (labels < 0).any() or not np.allclose(labels.sum(axis=-1), 1, atol=1e-5):
+                raise ValueError(
+                    "Labels of classes must be zero or more, and add up to one. Received: labels that are not"
+                )
+            return labels
+        positions = targets.reshape(shape[:-1])
+        if not (np.all(positions == np.floor(positions)) and np.all((positions >= 0) & (positions < classes))):
+            raise ValueError(
+                f"y must name classes from 0 to {classes - 1}, or be rows of labels. "
+                f"Received: values from {np.min(positions)} to {np.max(positions)}"
+            )
+        return np.eye(classes)[positions.astype(int)]
+
     def term(self, latent):
         """Return the cross-entropy, with labels that add up to one; which they are, H does not depend on."""
         return CrossEntropyTerm(latent, tf.ones_like(latent) / tf.cast(tf.shape(latent)[-1], latent.dtype))
@@ -102,14 +139,9 @@ class Categorical(Likelihood):
         """Return (p − y)/√p."""
         return CrossEntropyTerm(latent, labels).rows()[1]
 
-    def log_likelihood(self, latent, targets, noise):
-        """Return Σ y·log softmax(z) for classes, or rows of labels."""
-        logs = scipy.special.log_softmax(latent, axis=-1)
-        targets = np.asarray(targets)
-        if targets.shape == latent.shape:
-            return np.sum(targets * logs)
-        labels = targets.reshape(latent.shape[:-1]).astype(int)
-        return np.sum(np.take_along_axis(logs, labels[..., None], axis=-1))
+    def log_likelihood(self, latent, labels, noise):
+        """Return Σ y·log softmax(z)."""
+        return np.sum(labels * scipy.special.log_softmax(latent, axis=-1))
 
     def probabilities(self, latent):
         """Return softmax(z)."""
@@ -120,6 +152,16 @@ class Bernoulli(Likelihood):
     """Zero or one, with probability sigmoid(z): H = p(1 − p)."""
 
     name, activation = "bernoulli", "Sigmoid"
+
+    def labels(self, targets, shape):
+        """Return the targets in the shape of z, each from zero to one."""
+        labels = super().labels(targets, shape)
+        if not ((labels >= 0) & (labels <= 1)).all():
+            raise ValueError(
+                "y must be zeros and ones, or lie between: write labels of −1 and 1 as (y + 1)/2. "
+                f"Received: values from {labels.min()} to {labels.max()}"
+            )
+        return labels
 
     def term(self, latent):
         """Return the binary cross-entropy."""
@@ -134,9 +176,9 @@ class Bernoulli(Likelihood):
         latent = tf.stop_gradient(latent)
         return tf.sigmoid(latent) * tf.sigmoid(-latent)
 
-    def log_likelihood(self, latent, targets, noise):
+    def log_likelihood(self, latent, labels, noise):
         """Return Σ y·z − log(1 + eᶻ)."""
-        return np.sum(np.reshape(targets, latent.shape) * latent - np.logaddexp(0, latent))
+        return np.sum(labels * latent - np.logaddexp(0, latent))
 
     def probabilities(self, latent):
         """Return sigmoid(z)."""

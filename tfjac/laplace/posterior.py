@@ -75,7 +75,7 @@ class LaplacePosterior:
             ValueError: for other ratios, or where the targets are needed and `laplace` was not given them.
         """
         delta, sigma = self._delta_of(prior_precision), self._sigma_of(noise)
-        if sigma is None and self._likelihood.has_noise and self._fit.targets is None:
+        if sigma is None and self._likelihood.has_noise and self._fit.labels is None:
             raise ValueError("The noise is found from the targets: call laplace with y, or give it. Received: y=None")
         found = copy.copy(self)
         found._settle(delta, sigma)
@@ -159,11 +159,11 @@ class LaplacePosterior:
         Raises:
             ValueError: where `laplace` was not given the targets.
         """
-        if self._fit.targets is None:
+        if self._fit.labels is None:
             raise ValueError("The marginal likelihood is that of targets: call laplace with y. Received: y=None")
         delta = self._delta if prior_precision is None else self._delta_of(prior_precision)
         sigma = self._sigma if noise is None else self._sigma_of(noise)
-        fitted = self._likelihood.log_likelihood(self._fit.latent, self._fit.targets, sigma * self._fit.ratios)
+        fitted = self._likelihood.log_likelihood(self._fit.latent, self._fit.labels, sigma * self._fit.ratios)
         return float(fitted + occam_factor(self._basis.eigenvalues / sigma**2, self._fit.squared_norm, delta))
 
     @property

@@ -74,7 +74,7 @@ def noise_of_each(posterior_of, fit, x):
 
     Args:
         posterior_of: function from ratios and σ, None to be found, to a posterior.
-        fit: `Fit`, with targets.
+        fit: `Fit`, with labels.
         x: the training inputs.
 
     Raises:

@@ -42,10 +42,8 @@ class SparseCounts(NamedTuple):
                 none. All of them are `GatherFactor`.
         """
         of_variables = [[each for each in factors if each is not None] for factors in zip(*blocks)]
-        columns, widths = (
-            [own[0].num_columns if own else 0 for own in of_variables],
-            [_width(own) for own in of_variables],
-        )
+        columns = [own[0].num_columns if own else 0 for own in of_variables]
+        widths = [_width(own) for own in of_variables]
         if not all(isinstance(size, int) for size in (*columns, *widths)):
             return None
         reads = [[_ids(factor, width) for factor, width in zip(block, widths)] for block in blocks]
@@ -98,13 +96,13 @@ def _with_hubs_last(meeting: Any, widths: Array, is_hub: Array) -> tuple:
     return fill + last * before + last**2 / 2, flops
 
 
-def _width(factors: list) -> int | None:
+def _width(factors: list) -> Any:
     """Return how wide rows are of which all rows that factors read of one variable are made; None where it is open."""
     widths = [each.d.shape[3] for each in factors]
     return None if None in widths else math.gcd(*widths) or 1
 
 
-def _ids(factor: Any, width: int) -> Array | None:
+def _ids(factor: Any, width: Any) -> Array | None:
     """Return which rows so wide the examples read, `[n, t]` NumPy; None where the graph does not say, or no factor."""
     if factor is None:
         return None
