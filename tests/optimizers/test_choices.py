@@ -14,14 +14,14 @@ SPARSE = {"sparse", "schur"}
 PRODUCTS = {"cg", "schur_cg"}
 
 CHOICES = {
-    "denoising by gathers": (denoising(32, True), DENSE),
+    "denoising by gathers": (denoising(32, True), {"sparse"}),
     "denoising by gathers, 128": (denoising(128, True), {"sparse"}),
-    "denoising by slices": (denoising(32, False), DENSE),
+    "denoising by slices": (denoising(32, False), {"sparse"}),
     "states as columns": (states(900, False), DENSE | {"sparse"}),
     "states as rows": (states(900, True), {"sparse"}),
     "flat bundle": (bundle(12, 200, 1000), DENSE | SPARSE),
-    "padded grid": (bratu(32), DENSE),
-    "a constant pose": (poses(300), DENSE),
+    "padded grid": (bratu(32), {"sparse"}),
+    "a constant pose": (poses(300), {"sparse"}),
 }
 
 LARGE = {

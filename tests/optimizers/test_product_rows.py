@@ -35,7 +35,7 @@ def language_model(mixer):
 def small(monkeypatch):
     """Take products for a J of any size, also where its pattern is sparse."""
     monkeypatch.setattr(product_rows, "NUMBERS", 0)
-    monkeypatch.setattr(forms_of_blocks, "FEW_NUMBERS", float("inf"))
+    monkeypatch.setattr(forms_of_blocks, "FEW_COLUMNS", float("inf"))
 
 
 @functools.cache

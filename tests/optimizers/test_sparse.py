@@ -118,6 +118,26 @@ def test_auto_takes_it_for_hundreds_that_meet_few(rng):
     np.testing.assert_allclose(pixels, expected.reshape(24, 24), atol=1e-7)
 
 
+def test_auto_takes_it_for_poses_in_variables_of_any_shape(rng):
+    """Places and headings apart, and one number of each held by a residual: such a residual is not dense."""
+    places, headings = tf.Variable(rng.normal(size=(300, 2))), tf.Variable(rng.normal(size=300))
+    start, end = rng.integers(0, 300, (2, 600))
+
+    def residuals():
+        poses = tf.concat([places, headings[:, None]], axis=1)
+        return [tf.gather(poses, end) - tf.gather(poses, start) - 1.0, places[0], 10 * headings[0] - 1.0, 0.1 * poses]
+
+    problem = LeastSquaresProblem(residuals, [places, headings])
+    assert problem.plan().solver == "sparse" and problem.solve().success
+    line = np.zeros((len(start), 300))
+    np.add.at(line, (np.arange(len(start)), end), 1.0)
+    np.add.at(line, (np.arange(len(start)), start), -1.0)
+    for found, weight, target in ((places, 1.0, 0.0), (headings, 10.0, 1.0)):
+        matrix = np.concatenate([line, weight * np.eye(1, 300), 0.1 * np.eye(300)])
+        expected, *_ = np.linalg.lstsq(matrix, np.r_[np.ones(len(line)), target, np.zeros(300)])
+        np.testing.assert_allclose(np.reshape(found, (300, -1)).T - expected, 0, atol=1e-7)
+
+
 def test_equations_between_parameters_are_refused_and_solved_otherwise(rng):
     graph = PoseGraph(rng)
     first, rows = graph.poses.numpy(), (np.eye(1, 3 * NUMBER), np.zeros(1))

@@ -24,14 +24,8 @@ from tfjac.optimizers.linear_model.product_rows import drawn_rows, many_rows, pr
 from tfjac.optimizers.linear_model.within_budget import OverBudget, factors_within, products_instead
 from tfjac.types import Tensor
 
-FEW_NUMBERS = 2**16
-"""Numbers of J up to which it is not worth reading a pattern, if no variable is wide."""
-
 FEW_COLUMNS = 256
-"""Columns of a variable up to which it is not, either."""
-
-WIDE = 2048
-"""Columns from which on one residual that seems to read all of them keeps others from being kept sparse."""
+"""Columns of a variable up to which it is not worth reading a pattern."""
 
 MANY_OUTPUTS = 16
 """Residuals of an example from which on its elements may read far less than the example does."""
@@ -150,8 +144,7 @@ def flattened(group: list) -> Tensor:
 
 def _compressed(group: list, variables: list, instead: int | None, asks: bool = True) -> JacobianOperator | None:
     """Return the operator by the pattern of J, where it is far smaller than so many numbers, None if they are open."""
-    widest = max(_size(each) or 0 for each in variables)
-    if widest <= FEW_COLUMNS or (widest <= WIDE and instead is not None and instead <= FEW_NUMBERS):
+    if max(_size(each) or 0 for each in variables) <= FEW_COLUMNS:
         return None
     operator, noted = None, _STRUCTURE.get()
     if instead is not None:
