@@ -219,7 +219,7 @@ def outputs_in(unit, monkeypatch, kind):
         model = mlp(20, 20) if kind == "rows" else mlp()
         model.layers[-1].set_weights([unit * each for each in model.layers[-1].get_weights()])
         model.compile(LevenbergMarquardt(), "mse")
-        model.fit(X, unit * (3 + 5 * Y), batch_size=16, epochs=8, shuffle=False, verbose=0)
+        model.fit(X, unit * (3 + 5 * Y), batch_size=16, epochs=20 if kind == "factors" else 8, shuffle=False, verbose=0)
         return model.predict(X, verbose=0) / unit, model.optimizer
 
 

@@ -12,7 +12,7 @@ from tfjac.optimizers.linear_model.free import FreeLinearisation
 from tfjac.optimizers.linear_model.linearisation import Linearisation
 from tfjac.optimizers.linear_model.plane import Frame, PlaneLinearisation
 from tfjac.optimizers.linear_model.reduction import Coupled
-from tfjac.optimizers.linear_model.residual_variance import square_and_variance
+from tfjac.optimizers.linear_model.residual_variance import num_examples, square_and_variance
 from tfjac.optimizers.linear_model.stacked import StackedJacobian
 from tfjac.optimizers.linear_model.units import Units
 from tfjac.optimizers.linear_model.verified import ReferenceGradient, VerifiedLinearisation
@@ -33,6 +33,7 @@ __all__ = [
     "examples_mix",
     "multiplies_often",
     "noting_structure",
+    "num_examples",
     "square_and_variance",
     "stacked_jacobian",
     "stacked_rows",

@@ -1,9 +1,24 @@
-"""What the residuals of a batch add up to, and how far they are spread about the mean of each output."""
+"""How many examples a batch has, what its residuals add up to, and how far they are spread about their means."""
 
 import tensorflow as tf
 
 from tfjac.optimizers.contracts import LinearModel
 from tfjac.types import Tensor
+
+
+def num_examples(batch: LinearModel, num_parts: int) -> Tensor:
+    """Return how many examples a batch has, a scalar in its dtype: as many as the block with the most.
+
+    Args:
+        batch: `LinearModel`; num_parts: of how many it is the sum, which have the same blocks.
+    """
+    numbers = [tf.cast(block.examples_and_outputs[0], batch.dtype) for block in batch.jacobian.operators]
+    step = max(len(numbers) // num_parts, 1)
+    return (
+        tf.reduce_max([tf.add_n(numbers[first::step]) for first in range(step)])
+        if numbers
+        else tf.ones([], batch.dtype)
+    )
 
 
 def square_and_variance(batch: LinearModel, num_parts: int, residual: Tensor | None = None) -> tuple[Tensor, Tensor]:

@@ -7,12 +7,16 @@ has no such factors, diag(JᵀJ) is kept. With P the inverse of all that, damped
 
     p = −αPg + μδ
 
-in which α and μ minimise the quadratic model of the batch, with products J·v. Two rules make it sound where batches are
-small. They were chosen by trials on digits, tables, and an autoencoder, with batches of 8 to 256; see
+in which α and μ minimise the quadratic model of the batch, with products J·v. Three rules make it sound where batches
+are small. They were chosen by trials on digits, tables, and an autoencoder, with batches of 8 to 256; see
 `docs/mini_batches.md`.
 
 *How far.* α is no more than 1/κ. κ is a mean over batches: the curvature of the batch along Pg over that of what is
 kept. A batch whose predictions are certain has next to no curvature. So it does not tell how far it is safe to go.
+
+*How soon.* What one batch of a new network says is noise for the most part, and units of `relu` that a step of full
+length makes zero for all examples stay so. So the bound of α begins at a tenth, and grows to its full size with the
+first 2,400 examples.
 
 *How much damping.* λ follows α: with too little damping, what is kept is wrong about directions that few examples have
 shown, and the batch allows a small part of Pg alone. λ changes with each step until that part is 1/20, or less of
@@ -39,7 +43,7 @@ from tfjac.optimizers.contracts import LinearModel, SummedObjective
 from tfjac.optimizers.damping import NielsenDamping
 from tfjac.optimizers.execution.streamed.recalling import LinearisedObjective, all_finite
 from tfjac.optimizers.execution.streamed.two_directions import TwoDirections
-from tfjac.optimizers.linear_model import FreeLinearisation, square_and_variance
+from tfjac.optimizers.linear_model import FreeLinearisation, num_examples, square_and_variance
 from tfjac.optimizers.loop.method import Method
 from tfjac.optimizers.loop.records import Report, State
 from tfjac.optimizers.loop.step import take_step
@@ -69,6 +73,9 @@ LEAST = 6.0
 
 FORGETS_LARGEST = 0.9999
 """By what that largest mean fades with each step."""
+
+SHORT, ENOUGH = 0.1, 2400
+"""The part of the bound of α at first, and the examples by which it has grown to all of it."""
 
 FAR = 5.0
 """Residuals are far from zero if the sum of their squares is so many times that of deviations from their means."""
@@ -102,6 +109,7 @@ class KroneckerMemory:
             add(name, (), dtype) for name in ("damping_of_factors", "stiffness", "largest_curvature")
         )
         self._steps = add("steps_with_factors", (), "int64")
+        self._examples = add("examples_with_factors", (), "float64")
 
     @classmethod
     def of(cls, add: Callable, columns: Columns, batch: LinearModel, budget: float = math.inf) -> "KroneckerMemory":
@@ -144,7 +152,11 @@ class KroneckerMemory:
             share: scalar, the part of the bounds of α that is used.
         """
         steps = self._steps.value.read_value()
-        batch = _offsets_first(batch, objective, steps < FIRST)
+        examples = tf.cast(num_examples(batch, objective.num_parts), tf.float64)
+        batch, alone = _offsets_first(batch, objective, steps < FIRST)
+        seen = self._examples.value.read_value()
+        begun = tf.cast(tf.minimum(SHORT + (1 - SHORT) * seen / ENOUGH, 1.0), self.dtype)
+        share *= tf.where(alone, tf.ones_like(begun), begun)
         begun = tf.cast(steps, self.dtype)
         kept = tf.minimum(tf.constant(KEPT, self.dtype), begun / (begun + 1))
         factors, sizes = batch.jacobian.factors(), self._columns.sizes
@@ -182,6 +194,7 @@ class KroneckerMemory:
             ):
                 variable.value.assign(value)
             self._steps.value.assign_add(1)
+            self._examples.value.assign_add(examples)
             return following
 
         shown = tf.cond(wanted, keep, lambda: damping)
@@ -198,8 +211,8 @@ class KroneckerMemory:
         return damping if sums_squares else tf.maximum(damping, LEAST * self._wanted * largest), largest
 
 
-def _offsets_first(batch: LinearModel, objective: SummedObjective, is_first: Tensor) -> LinearModel:
-    """Return the `LinearModel` of a batch: if it is a first one, and far from zero, in offsets of outputs alone.
+def _offsets_first(batch: LinearModel, objective: SummedObjective, is_first: Tensor) -> tuple[LinearModel, Tensor]:
+    """Return the `LinearModel` of a batch, and whether it is in offsets of outputs alone: a first one, far from zero.
 
     All weights could explain the mean of the targets, and each block takes that for its own: what lies under the last
     layer saturates. Offsets are the vectors among the variables that residuals are linear in. Far are residuals whose
@@ -213,10 +226,11 @@ def _offsets_first(batch: LinearModel, objective: SummedObjective, is_first: Ten
     linear = objective.linear_variables() if objective.sums_squares else []
     offsets = [k for k in linear if objective.columns.shapes[k].rank == 1]
     if not offsets:
-        return batch
+        return batch, tf.constant(False)
     square, variance = square_and_variance(batch, objective.num_parts)
     is_offset = [tf.fill([size], k in offsets) for k, size in enumerate(objective.columns.sizes)]
-    return FreeLinearisation(batch, tf.concat(is_offset, axis=0) | ~(is_first & (square > FAR * variance)))
+    alone = is_first & (square > FAR * variance)
+    return FreeLinearisation(batch, tf.concat(is_offset, axis=0) | ~alone), alone
 
 
 def named(report: Report, method: Method, solver: Solver) -> Report:

@@ -21,7 +21,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfjac.optimizers.contracts import LinearModel, SummedObjective
-from tfjac.optimizers.linear_model import square_and_variance
+from tfjac.optimizers.linear_model import num_examples, square_and_variance
 from tfjac.optimizers.loop.method import Method
 from tfjac.optimizers.loop.records import State
 from tfjac.types import Tensor
@@ -79,8 +79,7 @@ class LeastDamping:
         """
         diagonal = tf.cast(diagonal, state.scaling.dtype)
         metric = method.damping.metric(state.damping, method.scaling.update(state.scaling, diagonal))
-        numbers = [tf.cast(block.examples_and_outputs[0], metric.dtype) for block in batch.jacobian.operators]
-        examples = objective.num_parts * tf.reduce_max(tf.stack(numbers or [tf.ones([], metric.dtype)]))
+        examples = tf.cast(num_examples(batch, objective.num_parts), metric.dtype)
         share = tf.cast(self.share(), metric.dtype) if objective.sums_squares else OF_OTHER_LOSSES
         least = share * tf.math.divide_no_nan(tf.reduce_sum(diagonal / metric), examples)
         names = method.damping.state_names
