@@ -239,11 +239,14 @@ def test_moving_statistics_are_those_of_all_examples():
     np.testing.assert_allclose(min(history.history["val_loss"]), inside, rtol=1e-8)
 
 
-@pytest.mark.parametrize(("momentum", "warns"), [(0.99, True), (0.0, False)])
-def test_moving_statistics_that_stay_behind_are_named(momentum, warns):
+@pytest.mark.parametrize(
+    ("momentum", "epochs", "warns"), [(0.99, 2, True), (0.9, 2, True), (0.9, 50, False), (0.0, 2, False)]
+)
+def test_moving_statistics_that_stay_behind_are_named(momentum, epochs, warns):
+    """0.9⁵⁰ is 0.005: of the start next to nothing is left."""
     model = normalised(momentum)
     model.compile(tfjac.LevenbergMarquardt(), "mse")
-    said, _ = warned(lambda: model.fit(X, Y, batch_size=len(X), epochs=2, verbose=0))
+    said, _ = warned(lambda: model.fit(X, Y, batch_size=len(X), epochs=epochs, verbose=0))
     assert bool([text for text in said if "BatchNormalization(momentum=0.0)" in text]) is warns
 
 

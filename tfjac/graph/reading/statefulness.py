@@ -84,7 +84,8 @@ def check_gives_the_same(call: tf.Operation, draw_again: bool = False) -> None:
         )
         raise ValueError(
             "The Jacobian would be that of other values: ys come from a call of a function that draws random numbers, "
-            f"or advances a state that it reads, inside. {remedy}. "
+            f"or advances a state that it reads, inside. {remedy}. What a minimisation inside finds has derivatives by "
+            "tf.GradientTape.jacobian with experimental_use_pfor=False. "
             f"Received: call {call.name!r}; inside, op {culprit.name!r} of type {culprit.type}"
         )
 

@@ -200,14 +200,14 @@ class LevenbergMarquardt(StepDiagnostics, SavesLateVariables, keras.optimizers.O
     def finalize_variable_values(self, var_list: Sequence[Variable]) -> None:
         """Check, at the end of `fit`, that there was something to train: Keras takes no step for a frozen model."""
         check_trainable(var_list)
-        self.warn_of_pitfalls()
+        self.warn_of_pitfalls(ended=True)
         if self._summing is not None:
             self._summing.end_fit()
 
-    def warn_of_pitfalls(self) -> None:
+    def warn_of_pitfalls(self, ended: bool = False) -> None:
         """Warn, once, of what the steps so far have seen: a loss that is not finite, batches that are too small."""
         if self.built:
-            self.pitfalls.look(self._state)
+            self.pitfalls.look(self._state, self.num_steps if ended else None)
 
     def apply(self, grads: Sequence[Any], trainable_variables: Sequence[Variable] | None = None) -> None:
         """Take the steps of a batch on the loss that `scale_loss` saw in this trace; `grads` serve verification only.

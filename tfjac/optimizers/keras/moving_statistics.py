@@ -10,7 +10,10 @@ from tfjac.graph import ancestors, flat_layers, static_value
 from tfjac.types import Logs, Tensor
 
 _BEHIND = 0.5
-"""The largest momentum without a warning: ten steps leave a thousandth of the start."""
+"""The largest momentum without a warning after few steps: ten of them leave a thousandth of the start."""
+
+_LEFT = 0.01
+"""The part of the start that is left after as many steps as move statistics far enough."""
 
 
 def largest_momentum(graph: tf.Graph) -> float:
@@ -34,16 +37,16 @@ def _reads(handle: Tensor, tensor: Tensor) -> bool:
     return any(given is handle for op in ancestors([tensor]) for given in op.inputs)
 
 
-def advice(momentum: float) -> str | None:
-    """Return what to do about a model with moving averages of this momentum, or None if that is small enough."""
-    if momentum <= _BEHIND:
+def advice(momentum: float, steps: int) -> str | None:
+    """Return what to do about moving averages of this momentum after so many steps, or None if they have moved far."""
+    if momentum <= _BEHIND or momentum**steps <= _LEFT:
         return None
     return (
         f"moving statistics of the model move by {1 - momentum:.2g} of the way in each step, and Levenberg-Marquardt "
         "takes few steps: in validation and inference they are those of other weights. Call tfjac.fit(model, x, y), "
         "which sets them to those of all examples, or build the layer so, BatchNormalization(momentum=0.0); of many "
         "mini-batches, momentum=0.9 takes the mean of the last ones. "
-        f"Received: momentum {momentum:.4g}"
+        f"Received: momentum {momentum:.4g}, and {steps:,} steps"
     )
 
 

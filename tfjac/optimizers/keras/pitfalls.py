@@ -37,14 +37,18 @@ class Pitfalls:
     def __init__(self) -> None:
         self._said: set[str] = set()
         self._looked_at: weakref.WeakSet[tf.Graph] = weakref.WeakSet()
-        self._has_squares = True
+        self._has_squares, self._momentum = True, 0.0
 
-    def look(self, state: StateVariables) -> None:
+    def look(self, state: StateVariables, steps: int | None = None) -> None:
         """Warn of what `StateVariables` have counted.
 
         Args:
             state: the `StateVariables` of the optimizer.
+            steps: how many were taken, at the end of `fit`; None before.
         """
+        behind = None if steps is None else advice(self._momentum, steps)
+        if behind is not None:
+            self._say("moving statistics", behind)
         seen = state.seen
         if seen.not_finite:
             self._say(
@@ -108,7 +112,7 @@ class Pitfalls:
         self._has_squares = sums_squares
 
     def look_at_graph(self, graph: tf.Graph, variables: Sequence[Variable]) -> None:
-        """Warn of moving statistics, and of weights that the model assigns, in a graph that steps are to be added to.
+        """Look for moving statistics, and warn of weights that the model assigns, in a graph that steps are added to.
 
         Args:
             graph: of the loss; what steps have added to it themselves is not looked at.
@@ -117,9 +121,7 @@ class Pitfalls:
         if graph in self._looked_at:
             return
         self._looked_at.add(graph)
-        text = advice(largest_momentum(graph))
-        if text is not None:
-            self._say("moving statistics", text)
+        self._momentum = max(self._momentum, largest_momentum(graph))
         assigned = [op.inputs[0] for op in graph.get_operations() if op.type.startswith("Assign")]
         names = [variable_name(each) for each in variables if any(handle_in(graph, each) is one for one in assigned)]
         if names:
