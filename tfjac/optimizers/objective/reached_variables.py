@@ -99,8 +99,9 @@ def refuse_precision(op: tf.Operation, dtype: tf.DType) -> NoReturn:
     """Raise ValueError: an op computes in another precision than that of the variables."""
     raise ValueError(
         "Levenberg-Marquardt solves linear systems made of derivatives: the model must compute in the dtype of its "
-        f"variables throughout, float32 or float64 (Keras computes losses in keras.config.floatx(), here "
-        f"{keras.config.floatx()}). mixed_bfloat16 goes with Kronecker factors alone: in model.fit, with memory, "
+        "variables throughout, float32 or float64. Keras computes losses in keras.config.floatx(), here "
+        f"{keras.config.floatx()}; keras.config.set_floatx({dtype.name!r}) changes that. "
+        "mixed_bfloat16 goes with Kronecker factors alone: in model.fit, with memory, "
         "solver and scaling as they are by default. Received: variables of dtype "
         f"{dtype.name}, and op {op.name!r} of type {op.type}, which gives {op.outputs[0].dtype.name}"
     )
