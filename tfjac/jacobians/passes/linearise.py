@@ -4,7 +4,7 @@ Each is traced once, for a seed of zeros, and applied to other seeds by replay: 
 it is. That keeps traces short, and the gradient of no op is asked for inside a loop.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -40,10 +40,17 @@ class LinearMap:
         seeds: list of tensors that stand for the argument.
         results: list of tensors linear in them; None for one that is zero because there is no path.
         ys: list of the tensors that are differentiated, see `differentiated` of `tfjac.graph.replay`.
+        zeros: the places in `results` of zeros, which do not depend on the seeds.
     """
 
-    def __init__(self, seeds: Sequence[Tensor], results: Sequence[Tensor | None], ys: Sequence[Tensor]) -> None:
-        self.seeds, self.results, self._ys = seeds, results, ys
+    def __init__(
+        self,
+        seeds: Sequence[Tensor],
+        results: Sequence[Tensor | None],
+        ys: Sequence[Tensor],
+        zeros: Collection[int] = (),
+    ) -> None:
+        self.seeds, self.results, self._ys, self._zeros = seeds, results, ys, zeros
 
     @property
     def _present(self) -> list[Tensor]:
@@ -63,14 +70,19 @@ class LinearMap:
 
         Cost: c applications, vectorised where that can be trusted.
         """
-        present = LinearMap(self.seeds, self._present, self._ys)
-        specs = [tf.TensorSpec(result.shape, result.dtype) for result in self._present]
-        applied = iter(mapped(present, stacks, specs, self.vectorises()) if specs else ())
-        return [None if result is None else next(applied) for result in self.results]
+        moved = {k: result for k, result in enumerate(self.results) if result is not None and k not in self._zeros}
+        present = LinearMap(self.seeds, list(moved.values()), self._ys)
+        specs = [tf.TensorSpec(result.shape, result.dtype) for result in moved.values()]
+        applied = dict(zip(moved, mapped(present, stacks, specs, self.vectorises()) if specs else ()))
+        c = axes(stacks[0])[0]
+        zeros = {k: result for k, result in enumerate(self.results) if result is not None and k in self._zeros}
+        applied.update((k, tf.zeros([c, *axes(result)], result.dtype)) for k, result in zeros.items())
+        return [applied.get(k) for k in range(len(self.results))]
 
     def with_zeros(self, likes: Sequence[Variable | Tensor]) -> "LinearMap":
         """Return the map with zeros in place of None, like tensors, variables or handles `likes`, one per result."""
-        return LinearMap(self.seeds, [_or_zeros_like(*pair) for pair in zip(self.results, likes)], self._ys)
+        zeros = {*self._zeros, *(k for k, result in enumerate(self.results) if result is None)}
+        return LinearMap(self.seeds, [_or_zeros_like(*pair) for pair in zip(self.results, likes)], self._ys, zeros)
 
     def vectorises(self) -> bool:
         """Return whether to vectorise the map, see `tfjac.graph.vectorises`."""
