@@ -45,7 +45,6 @@ SEEN = {
 @pytest.fixture
 def eager_to_compress(monkeypatch):
     """Read the pattern of a J of any size, wherever it has fewer numbers."""
-    monkeypatch.setattr(forms_of_blocks, "FEW_NUMBERS", 0)
     monkeypatch.setattr(forms_of_blocks, "FEW_COLUMNS", 0)
     monkeypatch.setattr(forms_of_blocks, "MANY_OUTPUTS", 1)
     monkeypatch.setattr(forms_of_blocks, "SHARE", 1)
