@@ -2,8 +2,7 @@
 
 import tensorflow as tf
 
-from tfjac.graph import Dependence, ExampleAxis, ExamplesMix, SymbolicSizes, analyse_examples, between, source_in
-from tfjac.graph.facts import facts_of
+from tfjac.graph import Dependence, ExampleAxis, ExamplesMix, SymbolicSizes, analyse_examples, source_in
 from tfjac.optimizers.columns import Columns
 from tfjac.optimizers.contracts import AS_FACTORS, Allowed, JacobianBlock
 from tfjac.optimizers.linear_model.forms_of_blocks import block_of, flattened
@@ -83,11 +82,8 @@ def _grouped(rows: list[tuple[Tensor, Tensor]], sources: list) -> list[list]:
 
 
 def _same_examples(group: list, tensor: Tensor, sources: list) -> bool:
-    """Whether a tensor has the examples of others that belong together: apart they are right as well, but cost more.
-
-    Those that no op is on the way to in common may have as many examples by chance, as the photographs of a list have.
-    """
-    if tensor.shape[0] != group[0].shape[0] or _ways(group, sources).isdisjoint(_ways([tensor], sources)):
+    """Whether a tensor has the examples of others that belong together: apart they are right as well, but cost more."""
+    if tensor.shape[0] != group[0].shape[0]:
         return False
     try:
         analyse_examples(sources, [*group, tensor])
@@ -97,11 +93,6 @@ def _same_examples(group: list, tensor: Tensor, sources: list) -> bool:
         return True
     known = set().union(*(_numbers_of_examples(member, sources) for member in group))
     return not known.isdisjoint(_numbers_of_examples(tensor, sources))
-
-
-def _ways(tensors: list, sources: list) -> set[str]:
-    """Return the names of the ops from sources to tensors, but for those that read a source as it is."""
-    return {op.name for op in between(sources, tensors) if facts_of(op).kind != "read"}
 
 
 def _numbers_of_examples(tensor: Tensor, sources: list) -> set:
