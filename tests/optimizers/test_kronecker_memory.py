@@ -130,7 +130,7 @@ def test_steps_are_those_of_the_method(name, penalty, share, monkeypatch):
             for rows in np.split(order, range(20, 150, 20)):
                 model.train_on_batch(X[rows], y[rows])
                 oracle.step(X[rows], y[rows])
-                np.testing.assert_allclose(model.get_weights()[0], oracle.w, rtol=1e-6, atol=1e-7)
+                np.testing.assert_allclose(model.get_weights()[0], oracle.w, rtol=1e-7, atol=1e-9)
     assert isinstance(model.optimizer._memory.model, KroneckerMemory) and model.optimizer.solver_used == "kronecker"
     np.testing.assert_allclose(model.optimizer.current_damping, oracle.damping, rtol=1e-6)
 
@@ -171,14 +171,14 @@ def test_of_one_output_and_one_layer_a_step_is_that_of_gauss_newton():
         model.compile(LevenbergMarquardt(), loss="mse", jit_compile=False)
         model.train_on_batch(X[:20], Y[:20, :1])
         factors = model.optimizer._memory.model
-        factors._damping.assign(1e-10)
+        factors._damping.assign(1e-12)
         factors._stiffness.assign(0.0)
         factors._last.assign(np.zeros(4))
         factors._steps.assign(0)
         factors._examples.assign(kronecker.ENOUGH)  # a step of full length
         model.train_on_batch(X[20:60], Y[20:60, :1])
         best = np.linalg.lstsq(X[20:60], Y[20:60, :1], rcond=None)[0]
-        np.testing.assert_allclose(model.get_weights()[0], best, rtol=1e-3)
+        np.testing.assert_allclose(model.get_weights()[0], best, rtol=1e-4)
 
 
 def test_with_much_damping_a_step_is_along_the_gradient():
