@@ -70,13 +70,13 @@ class LinearMap:
 
         Cost: c applications, vectorised where that can be trusted.
         """
-        moved = {k: result for k, result in enumerate(self.results) if result is not None and k not in self._zeros}
-        present = LinearMap(self.seeds, list(moved.values()), self._ys)
+        present = {k: result for k, result in enumerate(self.results) if result is not None}
+        moved = {k: result for k, result in present.items() if k not in self._zeros}
+        function = LinearMap(self.seeds, list(moved.values()), self._ys)
         specs = [tf.TensorSpec(result.shape, result.dtype) for result in moved.values()]
-        applied = dict(zip(moved, mapped(present, stacks, specs, self.vectorises()) if specs else ()))
+        applied = dict(zip(moved, mapped(function, stacks, specs, function.vectorises()) if specs else ()))
         c = axes(stacks[0])[0]
-        zeros = {k: result for k, result in enumerate(self.results) if result is not None and k in self._zeros}
-        applied.update((k, tf.zeros([c, *axes(result)], result.dtype)) for k, result in zeros.items())
+        applied.update((k, tf.zeros([c, *axes(present[k])], present[k].dtype)) for k in self._zeros)
         return [applied.get(k) for k in range(len(self.results))]
 
     def with_zeros(self, likes: Sequence[Variable | Tensor]) -> "LinearMap":

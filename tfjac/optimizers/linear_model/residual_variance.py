@@ -13,12 +13,10 @@ def num_examples(batch: LinearModel, num_parts: int) -> Tensor:
         batch: `LinearModel`; num_parts: of how many it is the sum, which have the same blocks.
     """
     numbers = [tf.cast(block.examples_and_outputs[0], batch.dtype) for block in batch.jacobian.operators]
+    if not numbers:
+        return tf.ones([], batch.dtype)
     step = max(len(numbers) // num_parts, 1)
-    return (
-        tf.reduce_max([tf.add_n(numbers[first::step]) for first in range(step)])
-        if numbers
-        else tf.ones([], batch.dtype)
-    )
+    return tf.reduce_max([tf.add_n(numbers[first::step]) for first in range(step)])
 
 
 def square_and_variance(batch: LinearModel, num_parts: int, residual: Tensor | None = None) -> tuple[Tensor, Tensor]:
