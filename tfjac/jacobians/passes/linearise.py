@@ -75,7 +75,7 @@ class LinearMap:
         function = LinearMap(self.seeds, list(moved.values()), self._ys)
         specs = [tf.TensorSpec(result.shape, result.dtype) for result in moved.values()]
         applied = dict(zip(moved, mapped(function, stacks, specs, function.vectorises()) if specs else ()))
-        c = axes(stacks[0])[0]
+        c = tf.shape(stacks[0])[0] if stacks[0].shape.rank is None else axes(stacks[0])[0]
         applied.update((k, tf.zeros([c, *axes(present[k])], present[k].dtype)) for k in self._zeros)
         return [applied.get(k) for k in range(len(self.results))]
 
