@@ -52,6 +52,23 @@ def bundle(cameras, points, seen):
     return residuals, x, {}
 
 
+def photographs(number, points, seen):
+    """A bundle adjustment photograph by photograph, in a list, each with as many points as the others."""
+    rng = np.random.default_rng(0)
+    cameras, cloud = (
+        tf.Variable(0.1 * rng.normal(size=(number, 3))),
+        tf.Variable(rng.normal(size=(points, 3)) + [0, 0, 5]),
+    )
+    rows = [rng.permutation(points)[:seen] for _ in range(number)]
+    places = [0.1 * rng.normal(size=(seen, 2)) for _ in range(number)]
+
+    def residuals():
+        found = [tf.gather(cloud, row) + cameras[k] for k, row in enumerate(rows)]
+        return [q[:, :2] / q[:, 2:] - place for q, place in zip(found, places)]
+
+    return residuals, [cameras, cloud], {}
+
+
 def bratu(size):
     """Bratu's equation on a square grid, its edge by padding."""
     u, h = tf.Variable(np.zeros((size, size))), 1 / (size + 1)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.optimizers.table_problems import bratu, bundle, denoising, poses, states
+from tests.optimizers.table_problems import bratu, bundle, denoising, photographs, poses, states
 from tfjac.optimizers import LeastSquaresProblem
 
 DENSE = {"cholesky", "kernel"}
@@ -20,6 +20,7 @@ CHOICES = {
     "states as columns": (states(900, False), DENSE | {"sparse"}),
     "states as rows": (states(900, True), {"sparse"}),
     "flat bundle": (bundle(12, 200, 1000), DENSE | SPARSE),
+    "a list of photographs": (photographs(6, 100, 40), {"schur"}),
     "padded grid": (bratu(32), {"sparse"}),
     "a constant pose": (poses(300), {"sparse"}),
 }

@@ -3,6 +3,7 @@
 import tensorflow as tf
 
 from tfjac.graph import Dependence, ExampleAxis, ExamplesMix, SymbolicSizes, analyse_examples, source_in
+from tfjac.graph.facts import facts_of
 from tfjac.optimizers.columns import Columns
 from tfjac.optimizers.contracts import AS_FACTORS, Allowed, JacobianBlock
 from tfjac.optimizers.linear_model.forms_of_blocks import block_of, flattened
@@ -27,8 +28,8 @@ def stacked_jacobian(
         `(StackedJacobian, r)` with r `[rows]`.
     """
     sources = [source_in(tf.compat.v1.get_default_graph(), variable) for variable in variables]
-    groups = _grouped(rows, sources)
     dependence = Dependence(sources)
+    groups = _grouped(rows, dependence)
     tensors = [[tensor for tensor, _ in group] for group in groups]
     blocks = [_block(group, variables, columns, dependence, allowed) for group in tensors]
     operators, passes = [block for block, _ in blocks], sum((taken for _, taken in blocks), start=0.0)
@@ -44,7 +45,7 @@ def stacked_rows(rows: list[tuple[Tensor, Tensor]], variables: list) -> Tensor:
         rows, variables: as for `stacked_jacobian`.
     """
     sources = [source_in(tf.compat.v1.get_default_graph(), variable) for variable in variables]
-    groups = _grouped(rows, sources)
+    groups = _grouped(rows, Dependence(sources))
     return tf.concat([flattened([part for _, part in group]) for group in groups], axis=0)
 
 
@@ -68,17 +69,39 @@ def _with_examples(tensor: Tensor) -> Tensor:
     return tf.reshape(tensor, [1, 1]) if tensor.shape.rank == 0 else tensor
 
 
-def _grouped(rows: list[tuple[Tensor, Tensor]], sources: list) -> list[list]:
+def _grouped(rows: list[tuple[Tensor, Tensor]], dependence: Dependence) -> list[list]:
     """Group pairs by the examples of their first: those that share them have one operator, for a kernel of both."""
     groups: list[list] = []
+    indices: list[dict] = []
     for pair in (tuple(map(_with_examples, pair)) for pair in rows):
-        for group in groups:
-            if _same_examples([tensor for tensor, _ in group], pair[0], sources):
+        own = _row_indices(pair[0], dependence)
+        for group, held in zip(groups, indices):
+            if not _pick_other_rows(held, own) and _same_examples([t for t, _ in group], pair[0], dependence.sources):
                 group.append(pair)
+                held.update((source, held.get(source, set()) | own[source]) for source in own)
                 break
         else:
             groups.append([pair])
+            indices.append(own)
     return groups
+
+
+def _row_indices(tensor: Tensor, dependence: Dependence) -> dict[int, set]:
+    """Return by what `tensor` picks rows of each source: names of tensors, or bytes of constants."""
+    found: dict[int, set] = {}
+    for op in dependence.path([tensor]):
+        if facts_of(op).takes == "rows by index":
+            value = tf.get_static_value(op.inputs[1])
+            index = op.inputs[1].name if value is None else value.tobytes()
+            for source in dependence.sources_of(op.inputs[0]):
+                found.setdefault(source, set()).add(index)
+    return found
+
+
+def _pick_other_rows(one: dict[int, set], other: dict[int, set]) -> bool:
+    """Whether both pick rows of a source, and never the same: they have other examples, as photographs."""
+    common = one.keys() & other.keys()
+    return bool(common) and all(one[source].isdisjoint(other[source]) for source in common)
 
 
 def _same_examples(group: list, tensor: Tensor, sources: list) -> bool:
