@@ -114,23 +114,26 @@ class Factored:
     [("mse", 0.0, False), ("mse", 0.05, False), ("binary", 0.0, False), ("poisson", 0.0, False), ("mse", 0.0, True)],
 )
 def test_steps_are_those_of_the_method(name, penalty, share, monkeypatch):
-    """With a schedule too, which halves the bound of α with each step, but not what λ is led by."""
+    """With a schedule too, which halves the bound of α with each step, but not what λ is led by.
+
+    Keras keeps the penalty, and what a schedule says, in float32.
+    """
     monkeypatch.setattr(kronecker, "ENOUGH", ENOUGH)
     oracle_loss, loss, y = LOSSES[name]
+    random = np.random.default_rng(1)
     with floating("float64"):
         keras.utils.set_random_seed(1)
         regularizer = keras.regularizers.L2(penalty) if penalty else None
         model = keras.Sequential([layers.Input((4,)), layers.Dense(2, use_bias=False, kernel_regularizer=regularizer)])
         schedule = keras.optimizers.schedules.ExponentialDecay(1.5, 4, 0.5) if share else None
         model.compile(LevenbergMarquardt(learning_rate=schedule), loss=loss(), jit_compile=False)
-        scaled = (lambda number: min(1.5 * 0.5 ** (number / 4), 1.0)) if share else (lambda number: 1.0)
-        oracle = Factored(oracle_loss, model.get_weights()[0], penalty, scaled)
+        scaled = (lambda number: min(float(np.float32(1.5 * 0.5 ** (number / 4))), 1.0)) if share else (lambda _: 1.0)
+        oracle = Factored(oracle_loss, model.get_weights()[0], float(np.float32(penalty)), scaled)
         for _ in range(3):
-            order = RNG.permutation(150)
-            for rows in np.split(order, range(20, 150, 20)):
+            for rows in np.split(random.permutation(150), range(20, 150, 20)):
                 model.train_on_batch(X[rows], y[rows])
                 oracle.step(X[rows], y[rows])
-                np.testing.assert_allclose(model.get_weights()[0], oracle.w, rtol=1e-7, atol=1e-9)
+                np.testing.assert_allclose(model.get_weights()[0], oracle.w, rtol=1e-9, atol=1e-12)
     assert isinstance(model.optimizer._memory.model, KroneckerMemory) and model.optimizer.solver_used == "kronecker"
     np.testing.assert_allclose(model.optimizer.current_damping, oracle.damping, rtol=1e-6)
 
