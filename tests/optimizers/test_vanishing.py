@@ -90,3 +90,58 @@ def test_errors_beside_zero_and_of_large_units_are_kept():
     rest = 3 * t + noise - design @ fit.popt
     units = np.outer(scale, scale)
     np.testing.assert_allclose(fit.pcov * units, inverse * units * (rest @ rest) / 18, rtol=1e-6, atol=1e-12)
+
+
+FACTORS = np.random.default_rng(0).normal(size=(6, 5))
+
+
+def variables_of_zeros(*shapes):
+    return [tf.Variable(np.zeros(shape)) for shape in shapes]
+
+
+def network_of_zeros():
+    w = variables_of_zeros((1, 4), (4,), (4, 1), (1,))
+    x = np.linspace(0.0, 1.0, 20)[:, None]
+    return w, lambda: tf.tanh(x @ w[0] + w[1]) @ w[2] + w[3] - np.sin(3 * x)
+
+
+def factors_of_zeros():
+    left, right = variables_of_zeros((6, 2), (2, 5))
+    return [left, right], lambda: left @ right - np.abs(FACTORS)
+
+
+def squares_at_zero():
+    (x,) = variables_of_zeros((3,))
+    return [x], lambda: x**2 - 1.0
+
+
+STARTS_WITHOUT_GRADIENT = {
+    "a maximum": (squares_at_zero, {}),
+    "a maximum at a bound": (squares_at_zero, {"bounds": (0, 2)}),
+    "a saddle": (factors_of_zeros, {}),
+    "a saddle at bounds": (factors_of_zeros, {"bounds": (0, np.inf)}),
+    "a saddle after a step": (network_of_zeros, {}),
+}
+
+
+@pytest.mark.parametrize("name", STARTS_WITHOUT_GRADIENT)
+@pytest.mark.parametrize("in_function", [False, True])
+def test_a_start_at_a_maximum_or_a_saddle_is_named(name, in_function):
+    make, options = STARTS_WITHOUT_GRADIENT[name]
+    variables, residuals = make()
+    fit = lambda: least_squares(residuals, variables, **options)  # noqa: E731
+    found = (tf.function(fit) if in_function else fit)()
+    assert Status(int(found.status)) is Status.NOT_A_MINIMUM and not bool(found.success)
+    assert not any(variable.numpy().any() for variable in variables[:2])  # where they were
+    assert in_function or "small random numbers" in found.message
+
+
+def test_a_minimum_or_a_plateau_of_zero_gradient_has_converged():
+    x = tf.Variable([0.0, 1.0, -1.0], dtype=tf.float64)
+    of_no_use = least_squares(lambda: (x[1] - 3.0) * np.arange(4.0) + 1.0, x)
+    assert of_no_use.success and list(of_no_use.undetermined) == [True, False, True]
+    for function in (lambda: x**2 + 1.0, lambda: tf.nn.relu(-1.0 - x**2) - 1.0):
+        x.assign([0.0, 0.0, 0.0])
+        assert least_squares(function, x).status is Status.GRADIENT_TOLERANCE
+    x.assign([0.0, 0.0, 0.0])
+    assert least_squares(lambda: x**2 - 1.0, x, fixed=True).status is Status.GRADIENT_TOLERANCE

@@ -67,6 +67,9 @@ class Status(enum.IntEnum):
     REMEASURED = 13
     """No attempt of the last step lowered the cost; the next one is tried with another D. `least_squares` goes on."""
 
+    NOT_A_MINIMUM = 14
+    """J is zero for parameters that have not moved, and the cost falls next to them: a maximum or a saddle point."""
+
     def __str__(self) -> str:
         return self.name
 
@@ -104,4 +107,8 @@ _MESSAGES = {
     Status.TIME_LIMIT: "Stopped: time_limit was used up, before any tolerance was met.",
     Status.INTERRUPTED: "Stopped by an interrupt (Ctrl-C), at the best point found.",
     Status.STOPPED: "Stopped by the callback, at the best point found.",
+    Status.NOT_A_MINIMUM: (
+        "Stopped at a maximum or a saddle point: J is zero for parameters that have not moved from where they started, "
+        "and the cost falls next to them. Start elsewhere, as from small random numbers."
+    ),
 }

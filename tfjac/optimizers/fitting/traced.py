@@ -136,18 +136,24 @@ class TracedMinimisation:
         return result
 
     def _vanished_columns(self, run: "Run") -> Array | None:
-        """Return which columns of J have vanished at a minimum, `[p]`, bool, where a `Run` has stalled; else None."""
-        if not run.stalled:
+        """Return which columns of J have vanished at a minimum, `[p]`, bool, where a `Run` has stalled; else None.
+
+        A run that has ended where the gradient is zero, but at no minimum, gets another status.
+        """
+        if not (run.stalled or run.doubtful):
             return None
         if self._vanished is None:
             minimisation = Minimisation(self.residuals, run.flat, self._settings, alone=True)
-            vanished = minimisation.vanished if minimisation.looks_for_vanished else lambda *_: tf.zeros([0], tf.bool)
+            nothing = lambda *_: (tf.zeros([0], tf.bool), tf.constant(False))  # noqa: E731
+            vanished = minimisation.vanished if minimisation.looks_for_vanished else nothing
             given = tf.nest.map_structure(tf.type_spec_from_value, [run.invariants, run.first])
             function = tf.function(vanished, **self._compiled)
             with unrecorded():
                 self._vanished = function.get_concrete_function(self.residuals.specs, *given)
-        found = run.undone_if_it_raises(self._vanished, run.data, run.invariants, run.first).numpy()
-        return found if found.any() else None
+        found, falls = run.undone_if_it_raises(self._vanished, run.data, run.invariants, run.first)
+        if run.doubtful and bool(falls):
+            run.stop(Status.NOT_A_MINIMUM)
+        return found.numpy() if run.stalled and found.numpy().any() else None
 
 
 class Run:
@@ -203,6 +209,16 @@ class Run:
     def stalled(self) -> bool:
         """Whether no step lowered the cost."""
         return int(self.progress.outcome.status) == Status.STALLED
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether it ended where the gradient is zero, though the cost is not, with parameters that never moved."""
+        outcome = self.progress.outcome
+        if int(outcome.status) != Status.GRADIENT_TOLERANCE or float(outcome.cost) <= 0:
+            return False
+        now = np.concatenate([np.ravel(value) for value in tf.nest.flatten(self.x)])
+        stays, box = now == self.start, self.conditions.box
+        return bool(np.any(stays & (box.lower.numpy() < box.upper.numpy()) if box else stays))
 
     @property
     def x(self) -> Any:

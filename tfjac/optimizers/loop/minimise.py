@@ -116,20 +116,34 @@ class Minimisation:
         progress, *_ = self.advance(data, invariants, progress, Allowance.whole(max_steps))
         outcome = progress.outcome
         if self.looks_for_vanished:
-            stalled, no = tf.equal(outcome.status, int(Status.STALLED)), tf.constant(False)
-            is_minimum = tf.cond(stalled, lambda: tf.reduce_any(self.vanished(data, invariants, first)), lambda: no)
-            status = tf.where(is_minimum, int(Status.GRADIENT_TOLERANCE), outcome.status)
-            outcome = outcome._replace(status=status)
+            outcome = outcome._replace(status=self._looked_at(data, invariants, first, outcome))
         return outcome._replace(x=self._problem.values()), invariants
+
+    def _looked_at(self, data: list[Tensor], invariants: Invariants, first: list[Tensor], outcome: Outcome) -> Tensor:
+        """Return the status of an `Outcome`, after a look at the minima, maxima and saddles that J does not see."""
+        stalled = tf.equal(outcome.status, int(Status.STALLED))
+        stays = tf.reduce_any([tf.reduce_any(tf.equal(*pair)) for pair in zip(first, self._problem.values())])
+        doubtful = tf.equal(outcome.status, int(Status.GRADIENT_TOLERANCE)) & stays & (outcome.cost > 0)
+
+        def looked_at() -> tuple[Tensor, Tensor]:
+            vanished, falls = self.vanished(data, invariants, first)
+            return stalled & tf.reduce_any(vanished), doubtful & falls
+
+        no = tf.constant(False)
+        is_minimum, is_none = tf.cond(stalled | doubtful, looked_at, lambda: (no, no))
+        status = tf.where(is_minimum, int(Status.GRADIENT_TOLERANCE), outcome.status)
+        return tf.where(is_none, int(Status.NOT_A_MINIMUM), status)
 
     @property
     def looks_for_vanished(self) -> bool:
-        """Whether it is looked where no step lowers the cost if columns of J have vanished at a minimum."""
+        """Whether it is looked at places where columns of J are zero, or have vanished, if they are minima."""
         rows, is_free = self._residuals.num_rows, not self._settings.conditions.equality
         return is_free and is_looked_at(rows, self._problem.columns.total)
 
-    def vanished(self, data: list[Tensor], invariants: Invariants, first: list[Tensor]) -> Tensor:
-        """Return which columns of J have vanished at a minimum, `[p]`, bool, where no step lowers the cost.
+    def vanished(self, data: list[Tensor], invariants: Invariants, first: list[Tensor]) -> tuple[Tensor, Tensor]:
+        """Return which columns of J have vanished at a minimum, `[p]`, bool, and whether F falls where J is zero.
+
+        The first is for where no step lowers the cost, the second for where the gradient is zero.
 
         Args:
             data: list of tensors like `residuals.specs`.

@@ -6,6 +6,10 @@ the cost itself, on both sides of the point, along each principal direction of i
 not do: in a narrow valley between them the cost rises along each axis, far from the end of the valley. It takes some
 evaluations, and is asked for only if no step lowered the cost.
 
+Where J is zero to begin with, as of x² − 1 at zero, or of a·b at zeros, the gradient is zero as well, and all tests of
+convergence are met at a maximum or a saddle point. There the cost is looked at along a few random directions: next to a
+maximum each of them leads down, next to a saddle of two parameters every second one.
+
 All of it is of n problems at once, each by itself; of one problem n is one.
 """
 
@@ -28,7 +32,10 @@ _LARGEST = 2**24
 """Numbers of a J, or of a JᵀJ, of a problem that is looked at."""
 
 _ROUNDINGS = 64
-"""Rounding errors of the cost that a rise must exceed."""
+"""Rounding errors of the cost that a rise, or a fall, must exceed."""
+
+_DRAWS = 8
+"""Random directions in which a cost is looked for that falls: one saddle of two parameters in 256 is not seen."""
 
 
 class Place(NamedTuple):
@@ -54,8 +61,12 @@ def is_looked_at(rows: float, parameters: int) -> bool:
     return parameters * max(rows, parameters) <= _LARGEST
 
 
-def vanished_of_one(objective: Objective, box: Box | None, start: list[Tensor], limits: Tolerances) -> Tensor:
-    """Return the same as `vanished_at_minimum` of one problem, `[p]`, where its variables are; they come back there.
+def vanished_of_one(
+    objective: Objective, box: Box | None, start: list[Tensor], limits: Tolerances
+) -> tuple[Tensor, Tensor]:
+    """Return what `vanished_at_minimum` says of one problem, `[p]`, and `falls_beside`, a scalar, where variables are.
+
+    They come back there.
 
     Args:
         objective: an `Objective`.
@@ -79,8 +90,33 @@ def vanished_of_one(objective: Objective, box: Box | None, start: list[Tensor], 
         objective.restore_unless(tf.constant(False), values)
         return cost[None]
 
-    one = [tensor[None] for tensor in (objective.cost, gram, gradient, reach, free)]
-    return vanished_at_minimum(Place._make(one), cost_at, limits)[0]
+    place = Place._make(tensor[None] for tensor in (objective.cost, gram, gradient, reach, free))
+    may_move = place.free if box is None else (box.lower < box.upper)[None]
+    return vanished_at_minimum(place, cost_at, limits)[0], falls_beside(place._replace(free=may_move), cost_at)[0]
+
+
+def falls_beside(place: Place, cost_at: Function) -> Tensor:
+    """Return whether F falls near places where J is zero for some of the parameters, `[n]`, if these move.
+
+    Args:
+        place, cost_at: as of `vanished_at_minimum`.
+    """
+    dtype, count = place.cost.dtype, place.reach.shape[1]
+    epsilon = np.finfo(dtype.as_numpy_dtype).eps
+    moves = place.free & tf.equal(tf.linalg.diag_part(place.gram), 0)
+    usual = tf.reduce_max(place.reach, axis=1, keepdims=True)
+    unit = tf.where(place.reach > 0, place.reach, tf.where(usual > 0, usual, 1))
+    signs = tf.constant(np.random.default_rng(0).choice([-1.0, 1.0], size=(_DRAWS, count)), dtype)
+    table = tf.constant([[side * epsilon**power] for power in (0.25, 0.125) for side in (1, -1)], dtype)
+    changes = tf.reshape(signs[:, None] * table, [_DRAWS * table.shape[0], count])
+    limit = place.cost - _ROUNDINGS * epsilon * tf.abs(place.cost)
+
+    def one_more(index: Tensor, falls: Tensor) -> tuple[Tensor, Tensor]:
+        return index + 1, falls | (cost_at(tf.where(moves, unit * changes[index], 0)) < limit)
+
+    last = tf.where(tf.reduce_any(moves), changes.shape[0], 0)
+    start = tf.constant(0), tf.zeros_like(place.cost, tf.bool)
+    return while_loop(lambda index, falls: (index < last) & ~tf.reduce_all(falls), one_more, start)[1]
 
 
 def vanished_at_minimum(place: Place, cost_at: Function, limits: Tolerances) -> Tensor:
