@@ -142,6 +142,8 @@ struct Limits {
   double low, high;
 };
 
+constexpr double kNoRadius = DBL_MAX / 16;  // stands for none
+
 // TrustRegionDamping: the Gauss-Newton step where it fits the radius, else the step that fills it.
 class TrustRegion {
  public:
@@ -150,6 +152,7 @@ class TrustRegion {
 
   Proposal Propose(double guess) const {
     Proposal trial = Solve(limits_.low);
+    if (radius_ >= kNoRadius) return First(trial, Solve(Clip(guess, limits_.low, limits_.high)));
     if (trial.solved && trial.length <= (1 + kTolerance) * radius_) return trial;
     double lower = limits_.low, upper = limits_.high, last_damping = 0, last_length = 0;
     trial = Solve(Clip(guess, limits_.low, limits_.high));
@@ -170,6 +173,11 @@ class TrustRegion {
     found.length = Length(found.step, metric_);
     found.solved = solved && std::isfinite(found.length);
     return found;
+  }
+
+  // The Gauss-Newton step, unless it is far longer than a damped one.
+  static Proposal First(const Proposal& newton, const Proposal& damped) {
+    return newton.solved && newton.length <= kReach * damped.length ? newton : damped;
   }
 
   bool IsOutside(const Proposal& trial) const {
@@ -271,7 +279,7 @@ class Minimisation {
     report->cost = before;
     double radius = numbers_.radius, guess = numbers_.damping;
     if (radius == 0 && guess == 0) {
-      radius = length > 0 ? rules_.factor * length : DBL_MAX / 16;
+      radius = length > 0 ? rules_.factor * length : kNoRadius;
       guess = Clip(kFirstGuess * curvature, limits.low, limits.high);
     }
     report->gradient_norm = model_.gradient.cwiseAbs().maxCoeff();
@@ -355,7 +363,8 @@ class Minimisation {
     const double shrink =
         reduction >= 0 ? kMostShrink : Larger(kMostShrink * slope / (slope + reduction), kLeastShrink);
     const double length = proposal.solved ? proposal.length : *radius;
-    const double next = poor ? shrink * Less(*radius, kReach * length) : good ? 2 * length : *radius;
+    const double last = Less(*radius, kReach * length);
+    const double next = poor ? shrink * last : good ? 2 * length : last;
     *radius = Clip(next, DBL_MIN, DBL_MAX);
     *guess = Clip(proposal.damping * (poor ? 1 / shrink : good ? kMostShrink : 1), limits.low, limits.high);
     if (report->accepted) {

@@ -65,6 +65,9 @@ class TrustRegion:
     def propose(self, solve, curvature):
         low, high = limits(curvature)
         newton = solve(low)
+        if self.radius == HUGE / 16:
+            damped = solve(float(np.clip(self.value, low, high)))
+            return newton if newton[2] <= 10 * damped[2] else damped
         if newton[2] <= 1.1 * self.radius:
             return newton
         lower, upper, count, last = low, high, 1, (0.0, 0.0)
@@ -86,8 +89,9 @@ class TrustRegion:
         shrink = verdict.shrink
         poor = verdict.ratio <= 0.25
         good = verdict.ratio >= 0.75 or damping <= limits(curvature)[0]
+        self.radius = min(self.radius, 10 * length)
         if poor:
-            self.radius = shrink * min(self.radius, 10 * length)
+            self.radius *= shrink
         elif good:
             self.radius = 2 * length
         factor = 1 / shrink if poor else 0.5 if good else 1.0

@@ -118,6 +118,7 @@ def squares_at_zero():
 STARTS_WITHOUT_GRADIENT = {
     "a maximum": (squares_at_zero, {}),
     "a maximum at a bound": (squares_at_zero, {"bounds": (0, 2)}),
+    "a maximum with a prior": (squares_at_zero, {"prior": (0.0, 10.0)}),
     "a saddle": (factors_of_zeros, {}),
     "a saddle at bounds": (factors_of_zeros, {"bounds": (0, np.inf)}),
     "a saddle after a step": (network_of_zeros, {}),

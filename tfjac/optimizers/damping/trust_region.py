@@ -12,6 +12,11 @@ from tfjac.optimizers.damping.base import Damping, Proposal, RegionChange, Verdi
 from tfjac.types import Config, Tensor
 
 
+def _no_radius(dtype: tf.DType) -> Tensor:
+    """Return the least radius that stands for none."""
+    return tf.constant(np.finfo(dtype.as_numpy_dtype).max / 16, dtype)
+
+
 @keras.saving.register_keras_serializable("tfjac")
 class TrustRegionDamping(Damping):
     """The state is a radius Δ, and λ solves ‖D^½ p(λ)‖ = Δ to within a tenth (Moré 1978; MINPACK `lmder`, `lmpar`).
@@ -21,8 +26,10 @@ class TrustRegionDamping(Damping):
     JᵀJ. The radius shrinks by interpolation where ρ ≤ ¼, doubles where ρ ≥ ¾.
 
     Args:
-        factor: the first radius as a multiple of ‖D^½ w‖ (a start at zero has none, and takes a Gauss-Newton step); 1
-            as in SciPy's `trf`, with which far starts go wrong less often than with MINPACK's 100.
+        factor: the first radius as a multiple of ‖D^½ w‖; 1 as in SciPy's `trf`, with which far starts go wrong less
+            often than with MINPACK's 100. A start at zero has no such length. There the first step is that of Gauss and
+            Newton, if it is no more than ten times as long as that of λ = 10⁻³κ, else the latter: where two columns of
+            J are alike at zero, the former is as long as rounding lets it be.
         minimum, maximum: see `Damping`.
         residual_curvature: whether to estimate the curvature that JᵀJ leaves out, where residuals stay large. That is
             for `least_squares` and `curve_fit` of one problem with up to 256 parameters, a sum of squares.
@@ -38,7 +45,7 @@ class TrustRegionDamping(Damping):
     good = 0.75
     """From this ρ the radius grows."""
     reach = 10
-    """A region that shrinks was no larger than so many steps."""
+    """A region is no larger than so many steps."""
 
     def __init__(
         self,
@@ -51,25 +58,37 @@ class TrustRegionDamping(Damping):
         self.factor, self.residual_curvature = positive("factor", factor), bool(residual_curvature)
 
     def start(self, curvature: Tensor, length: Tensor) -> tuple[Tensor, ...]:
-        """Return Δ = factor·‖D^½ w‖, as large as can be where that is zero, and a first guess of λ."""
-        whole = tf.constant(np.finfo(length.dtype.as_numpy_dtype).max / 16, length.dtype)
-        radius = tf.where(length > 0, self.factor * length, whole)
+        """Return Δ = factor·‖D^½ w‖, which stands for none where that is zero, and a first guess of λ."""
+        radius = tf.where(length > 0, self.factor * length, _no_radius(length.dtype))
         return radius, self.clip(self.first_guess * curvature, curvature)
 
     def propose(self, state: tuple[Tensor, ...], solve: Callable[[Tensor], Proposal], curvature: Tensor) -> Proposal:
         """Return the Gauss–Newton step where it fits the radius, else the step that fills it."""
         radius, damping = state
         newton = solve(self.bounds(curvature)[0])
-        fits = newton.solved & (newton.length <= (1 + self.tolerance) * radius)
-        guess = self.clip(damping, curvature)
-        return tf.cond(tf.reduce_all(fits), lambda: newton, lambda: self._fill(radius, guess, solve, curvature, newton))
+        guess, none = self.clip(damping, curvature), radius >= _no_radius(radius.dtype)
+
+        def first() -> Proposal:
+            damped = solved_where(none, solve, guess, newton)
+            held = none & (~newton.solved | (newton.length > self.reach * damped.length))
+            return tf.nest.map_structure(lambda one, two: tf.compat.v1.where(held, one, two), damped, newton)
+
+        fits = none | (newton.solved & (newton.length <= (1 + self.tolerance) * radius))
+        step = tf.cond(tf.reduce_any(none), first, lambda: newton)
+        filled = lambda: self._fill(radius, guess, solve, self.bounds(curvature), step, fits)  # noqa: E731
+        return tf.cond(tf.reduce_all(fits), lambda: step, filled)
 
     def _fill(
-        self, radius: Tensor, guess: Tensor, solve: Callable[[Tensor], Proposal], curvature: Tensor, newton: Proposal
+        self,
+        radius: Tensor,
+        guess: Tensor,
+        solve: Callable[[Tensor], Proposal],
+        bounds: tuple[Tensor, Tensor],
+        step: Proposal,
+        fits: Tensor,
     ) -> Proposal:
-        """Find λ with ‖D^½ p(λ)‖ within a tenth of `radius`, where `newton` does not fit."""
-        low, high = self.bounds(curvature)
-        fits = newton.solved & (newton.length <= (1 + self.tolerance) * radius)
+        """Find λ with ‖D^½ p(λ)‖ within a tenth of `radius`, where `step` does not fit."""
+        low, high = bounds
 
         def outside(lower: Tensor, upper: Tensor, proposal: Proposal) -> Tensor:
             off = tf.abs(proposal.length - radius) > self.tolerance * radius
@@ -87,7 +106,7 @@ class TrustRegionDamping(Damping):
             return count + 1, lower, upper, (proposal.damping, proposal.length), trial
 
         nowhere = (tf.zeros_like(guess), tf.zeros_like(guess))
-        first = solved_where(~fits, solve, guess, newton)
+        first = solved_where(~fits, solve, guess, step)
         start = (tf.constant(1), tf.where(fits, high, low), high, nowhere, first)
         return Proposal(*while_loop(unfinished, again, start)[-1])
 
@@ -110,8 +129,8 @@ class TrustRegionDamping(Damping):
         good = (verdict.ratio >= self.good) | newton
         change = RegionChange.after(verdict, good)
         length = tf.where(proposal.solved, proposal.length, radius)
-        shrunk, whole = change.shrink * tf.minimum(radius, self.reach * length), tf.where(good, 2 * length, radius)
-        radius = tf.where(change.poor, shrunk, whole)
+        radius = tf.minimum(radius, self.reach * length)
+        radius = tf.where(change.poor, change.shrink * radius, tf.where(good, 2 * length, radius))
         limits = np.finfo(radius.dtype.as_numpy_dtype)
         radius = tf.clip_by_value(radius, limits.tiny, limits.max)
         return radius, self.clip(proposal.damping * change.damping, curvature)

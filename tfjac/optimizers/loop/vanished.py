@@ -79,7 +79,7 @@ def vanished_of_one(
     moved = tf.abs(position - objective.position(start))
     reach = tf.maximum(tf.abs(objective.magnitude(values)), moved)
     free = tf.ones_like(position, tf.bool) if box is None else box.free(position, gradient)
-    gram += tf.linalg.diag(model.prior.precision)
+    held = gram + tf.linalg.diag(model.prior.precision)
 
     def cost_at(change: Tensor) -> Tensor:
         if box is None:
@@ -90,9 +90,10 @@ def vanished_of_one(
         objective.restore_unless(tf.constant(False), values)
         return cost[None]
 
-    place = Place._make(tensor[None] for tensor in (objective.cost, gram, gradient, reach, free))
+    place = Place._make(tensor[None] for tensor in (objective.cost, held, gradient, reach, free))
     may_move = place.free if box is None else (box.lower < box.upper)[None]
-    return vanished_at_minimum(place, cost_at, limits)[0], falls_beside(place._replace(free=may_move), cost_at)[0]
+    beside = place._replace(gram=gram[None], free=may_move)
+    return vanished_at_minimum(place, cost_at, limits)[0], falls_beside(beside, cost_at)[0]
 
 
 def falls_beside(place: Place, cost_at: Function) -> Tensor:
