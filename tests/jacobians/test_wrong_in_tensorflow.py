@@ -93,6 +93,44 @@ def test_both_modes_and_second_derivatives_against_differences(name, x, rng):
     np.testing.assert_allclose(hvp, along_v, rtol=1e-6, atol=1e-6)
 
 
+def of_a_normalised_layer(x, w):
+    """Three rows, of two outputs each, through the standardisation of a layer."""
+    z = tf.tanh(tf.reshape(x, [3, 4]) @ w)
+    mean, variance = tf.nn.moments(z, [1], keepdims=True)
+    return ((z - mean) * tf.math.rsqrt(variance + 1e-3))[:, :2] ** 3
+
+
+OF_FIRST_ORDER = {
+    "per_example_gradients": lambda y, x, w: tfjac.per_example_gradients(tf.reduce_sum(y, 1), [w])[0],
+    "per_example_gradient_norms": lambda y, x, w: tfjac.per_example_gradient_norms(tf.reduce_sum(y, 1), [w]),
+    "per_example_jacobian": lambda y, x, w: tfjac.per_example_jacobian(y, [w])[0],
+    "jacobian": lambda y, x, w: tfjac.jacobian(y, w),
+    "batch_jacobian": lambda y, x, w: tfjac.batch_jacobian(y, x),
+    "vjp": lambda y, x, w: tfjac.vjp(y, w, tf.ones_like(y)),
+    "jvp": lambda y, x, w: tfjac.jvp(y, w, tf.ones_like(w)),
+}
+
+
+@pytest.mark.parametrize("name", OF_FIRST_ORDER)
+def test_a_tape_around_first_derivatives_of_moments(name, x, rng):
+    """As of a gradient penalty: TensorFlow stops the gradient of the mean, which counts in second derivatives."""
+    w, v = tf.Variable(rng.normal(size=(4, 5))), rng.normal(size=(4, 5))
+
+    @tf.function(autograph=False)
+    def penalty(x):
+        with tf.GradientTape() as tape:
+            x = tf.reshape(x, [3, 4]) * 1
+            found = tf.reduce_sum(OF_FIRST_ORDER[name](of_a_normalised_layer(x, w), x, w) ** 2)
+        return found, tape.gradient(found, w)
+
+    x = tf.constant(x)
+    gradient, ends = penalty(x)[1].numpy(), []
+    for step in (STEP * v, -2 * STEP * v):
+        w.assign_add(step)
+        ends.append(penalty(x)[0].numpy())
+    np.testing.assert_allclose(np.sum(gradient * v), (ends[0] - ends[1]) / (2 * STEP), rtol=1e-6)
+
+
 LOOPS = {
     "tensor_scatter_nd_update in a loop": scattered_in_a_loop,
     "expm": lambda x: tf.linalg.expm(x[None, :3] / 3),

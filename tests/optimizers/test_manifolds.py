@@ -252,20 +252,25 @@ def test_beside_variables_that_are_on_none(rng):
     assert abs(float(scale) - 2.0) < 1e-5
 
 
-def test_errors_are_those_of_the_tangent_space(rng):
+@pytest.mark.parametrize("number_held", [0, 1])
+def test_errors_are_those_of_the_tangent_space(rng, number_held):
+    """Of those that are free: a rotation that is held, as the first of a pose graph, takes nothing from the others."""
     seen = Seen("quaternion", rng, number=3, count=30)
-    found = least_squares(seen.residuals, seen.variable, manifolds=seen.manifold())
+    free = 9 - 3 * number_held
+    held = np.arange(3)[:, None] < number_held
+    found = least_squares(seen.residuals, seen.variable, manifolds=seen.manifold(), fixed=held)
     along = np.zeros([12, 9])
     rotations = Rotation.from_quat(found.x)
     for k, step in enumerate(np.eye(9) * 1e-6):
         ends = [(rotations * Rotation.from_rotvec(s * step.reshape(3, 3))).as_quat() for s in (1, -1)]
         ends = [end * np.sign(np.sum(end * found.x, axis=1, keepdims=True)) for end in ends]
         along[:, k] = np.ravel(ends[0] - ends[1]) / 2e-6
+    along = along[:, 3 * number_held :]
     reduced = found.jacobian() @ along
-    variance = 2 * found.cost / (90 - 9)
+    variance = 2 * found.cost / (90 - free)
     expected = variance * along @ np.linalg.inv(reduced.T @ reduced) @ along.T
     np.testing.assert_allclose(found.covariance(), expected, rtol=1e-5, atol=1e-10)
-    assert found.rank == 9 and found.degrees_of_freedom == 81 and not np.any(found.undetermined)
+    assert found.rank == free and found.degrees_of_freedom == 90 - free and not np.any(found.undetermined)
 
 
 def test_in_a_function_without_derivatives(rng):

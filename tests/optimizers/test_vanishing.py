@@ -115,7 +115,13 @@ def squares_at_zero():
     return [x], lambda: x**2 - 1.0
 
 
+def one_maximum_among_minima():
+    (x,) = variables_of_zeros((21,))
+    return [x], lambda: x**2 + np.where(np.arange(21) == 7, -1.0, 5.0)
+
+
 STARTS_WITHOUT_GRADIENT = {
+    "a maximum among minima": (one_maximum_among_minima, {}),
     "a maximum": (squares_at_zero, {}),
     "a maximum at a bound": (squares_at_zero, {"bounds": (0, 2)}),
     "a maximum with a prior": (squares_at_zero, {"prior": (0.0, 10.0)}),

@@ -145,8 +145,21 @@ def _is_complex(op: tf.Operation, ops: Iterable[tf.Operation]) -> bool:
     return op.outputs[0].dtype.is_complex
 
 
+def _is_of_stopped_mean(op: tf.Operation) -> bool:
+    """Whether a squared difference is that from the mean, behind a stop of the gradient, as in `tf.nn.moments`."""
+    stop = op.inputs[1].op
+    mean = stop.inputs[0].op if facts_of(stop).kind == "stop" else stop
+    return mean is not stop and mean.type == MEAN and mean.inputs[0] is op.inputs[0]
+
+
+def _is_complex_or_of_stopped_mean(op: tf.Operation, ops: Iterable[tf.Operation]) -> bool:
+    return op.outputs[0].dtype.is_complex or _is_of_stopped_mean(op)
+
+
 def _squared_difference(op: tf.Operation, x: Tensor, y: Tensor) -> Tensor:
-    """|x − y|²; TensorFlow forgets the conjugates."""
+    """|x − y|²; TensorFlow forgets the conjugates, and the mean where it is differentiated again, by any tape."""
+    if _is_of_stopped_mean(op):
+        y = op.inputs[1].op.inputs[0]  # of no effect on the gradient, but on that of the gradient
     return tf.math.conj(x - y) * (x - y)
 
 
@@ -273,7 +286,7 @@ declare("ZerosLike", looks_at="shapes", vanishes="always", value=of_inputs(np.ze
 declare(
     "SquaredDifference",
     vanishes="where all do",
-    gradient=differentiated_as(_squared_difference, when=_is_complex),
+    gradient=differentiated_as(_squared_difference, when=_is_complex_or_of_stopped_mean),
 )
 declare("Xdivy", gradient=differentiated_as(_xdivy, when=_is_complex))
 declare("Xlogy", gradient=differentiated_as(_xlogy, when=_is_complex))

@@ -7,8 +7,8 @@ not do: in a narrow valley between them the cost rises along each axis, far from
 evaluations, and is asked for only if no step lowered the cost.
 
 Where J is zero to begin with, as of x² − 1 at zero, or of a·b at zeros, the gradient is zero as well, and all tests of
-convergence are met at a maximum or a saddle point. There the cost is looked at along a few random directions: next to a
-maximum each of them leads down, next to a saddle of two parameters every second one.
+convergence are met at a maximum or a saddle point. There the cost is looked at along each of these parameters, if there
+are not too many, and along a few random directions: next to a saddle of two parameters every second one leads down.
 
 All of it is of n problems at once, each by itself; of one problem n is one.
 """
@@ -35,7 +35,7 @@ _ROUNDINGS = 64
 """Rounding errors of the cost that a rise, or a fall, must exceed."""
 
 _DRAWS = 8
-"""Random directions in which a cost is looked for that falls: one saddle of two parameters in 256 is not seen."""
+"""Random directions along which the cost is looked at: one saddle of two parameters in 256 is not seen."""
 
 
 class Place(NamedTuple):
@@ -107,9 +107,10 @@ def falls_beside(place: Place, cost_at: Function) -> Tensor:
     moves = place.free & tf.equal(tf.linalg.diag_part(place.gram), 0)
     usual = tf.reduce_max(place.reach, axis=1, keepdims=True)
     unit = tf.where(place.reach > 0, place.reach, tf.where(usual > 0, usual, 1))
-    signs = tf.constant(np.random.default_rng(0).choice([-1.0, 1.0], size=(_DRAWS, count)), dtype)
-    table = tf.constant([[side * epsilon**power] for power in (0.25, 0.125) for side in (1, -1)], dtype)
-    changes = tf.reshape(signs[:, None] * table, [_DRAWS * table.shape[0], count])
+    signs = np.random.default_rng(0).choice([-1.0, 1.0], size=(_DRAWS, count))
+    directions = np.concatenate([np.eye(count if count <= _MOST else 0, count), signs])
+    sizes = np.array([[side * epsilon**power] for power in (0.25, 0.125) for side in (1, -1)])
+    changes = tf.constant(np.concatenate(directions[:, None] * sizes), dtype)
     limit = place.cost - _ROUNDINGS * epsilon * tf.abs(place.cost)
 
     def one_more(index: Tensor, falls: Tensor) -> tuple[Tensor, Tensor]:

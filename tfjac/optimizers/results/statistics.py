@@ -78,7 +78,7 @@ class Statistics:
         norms = np.where(norms > 0, norms, 1)
         rows, plane = rows / norms, np.eye(norms.size)
         if self._normals is not None:
-            plane = np.linalg.svd(self._normals / norms)[2][len(self._normals) :].T
+            plane = _plane_across(self._normals / norms)
             rows = rows @ plane
         _, singular, basis = np.linalg.svd(rows, full_matrices=len(rows) < rows.shape[1])
         return norms, np.concatenate([singular, np.zeros(rows.shape[1] - singular.size)]), basis @ plane.T
@@ -176,6 +176,16 @@ class Statistics:
 
         tail = (1 + level) / 2
         return scipy.stats.norm.ppf(tail) if self._absolute else scipy.stats.t.ppf(tail, self.degrees_of_freedom)
+
+
+def _plane_across(normals: Array) -> Array:
+    """Return an orthonormal basis, columns, of what is across `normals` `[k, p]`, which may depend on one another.
+
+    They do if parameters are fixed: what is left of those of a fixed point on a manifold is zero.
+    """
+    _, singular, basis = np.linalg.svd(normals)
+    rounding = max(normals.shape) * np.finfo(normals.dtype).eps * singular.max(initial=0)
+    return basis[np.count_nonzero(singular > rounding) :].T
 
 
 def correlation_of(covariance: Array) -> Array:
