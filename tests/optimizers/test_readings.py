@@ -107,3 +107,15 @@ def test_what_a_black_box_raised_is_raised():
     with pytest.raises(tfjac.MeasurementFailed, match="the instrument is off"):
         least_squares(lambda: device(x), x)
     np.testing.assert_array_equal(x.numpy(), [1.0, 2.0])
+
+
+def test_a_masked_array_that_is_read_from_around_is_warned_of():
+    t = np.linspace(0.0, 1.0, 20)
+    y = np.ma.masked_array(2 * t + 50 * (t > 0.9), t > 0.9)
+    x = tf.Variable([1.0], dtype=tf.float64)
+    with pytest.warns(UserWarning, match="reads a masked array.*'y'"):
+        least_squares(lambda: x * t - y, x)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        least_squares(lambda: (x * t - y.filled(0.0)) * ~y.mask, x)
+    np.testing.assert_allclose(x.numpy(), 2.0)

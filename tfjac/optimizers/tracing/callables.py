@@ -34,6 +34,7 @@ def function_of_data(residuals: Residuals, variables: Nest[Variable], args: Data
     if isinstance(residuals, (list, tuple)) and residuals and all(map(callable, residuals)):
         functions = [function_of_data(each, variables, args) for each in residuals]
         return lambda *data: [call_converted(function, *data) for function in functions]
+    _warn_of_masked(residuals)
     of_values = function_of_values(residuals, variables, args)
     return residuals if of_values is None else lambda *data: call_converted(of_values, variables, *data)
 
@@ -54,6 +55,25 @@ def function_of_values(residuals: Residuals, variables: Nest[Variable], args: Da
     if reading is Reading.DATA:
         return None
     return lambda values, *data: call_converted(residuals, *reading.arguments(values, data))
+
+
+_READ_MASKS = {"mask", "filled", "compressed", "getmask", "getmaskarray", "count"}
+"""Names in a function that knows what is masked."""
+
+
+def _warn_of_masked(function: Any) -> None:
+    """Warn of masked arrays that a function reads from around it: TensorFlow takes the numbers behind the mask."""
+    if not inspect.isfunction(function) or _READ_MASKS & {*function.__code__.co_names}:
+        return
+    read = inspect.getclosurevars(function)
+    around = {**read.globals, **read.nonlocals}.items()
+    names = [name for name, value in around if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value)]
+    if names:
+        warn(
+            "tfjac: residuals reads a masked array, of which TensorFlow takes the numbers behind the mask, too: have "
+            "the residuals of array.mask multiplied by zero, or left out, or call tfjac.curve_fit, which leaves them "
+            f"out. Received: {', '.join(map(repr, names))}",
+        )
 
 
 def check_residuals(function: Any, args: Sequence) -> None:
