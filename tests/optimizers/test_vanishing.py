@@ -152,3 +152,17 @@ def test_a_minimum_or_a_plateau_of_zero_gradient_has_converged():
         assert least_squares(function, x).status is Status.GRADIENT_TOLERANCE
     x.assign([0.0, 0.0, 0.0])
     assert least_squares(lambda: x**2 - 1.0, x, fixed=True).status is Status.GRADIENT_TOLERANCE
+
+
+@pytest.mark.parametrize("options", [{}, {"bounds": (0.0, 3.0)}, {"chunk_size": 2}])
+@pytest.mark.parametrize("in_function", [False, True])
+def test_so_are_many_fits_that_start_there(options, in_function):
+    """The second and the last start at maxima; the third at a minimum, where J is zero as well."""
+    x = tf.Variable([[0.5], [0.0], [0.0], [2.0], [0.0]], dtype=tf.float64)
+    size = np.array([[-1.0], [-1.0], [1.0], [-1.0], [-4.0]])
+    fit = lambda: least_squares(lambda x, size: x**2 + size, x, args=(size,), batch_dims=1, **options)  # noqa: E731
+    found = (tf.function(fit) if in_function else fit)()
+    named = np.array([Status(int(each)) is Status.NOT_A_MINIMUM for each in np.asarray(found.status)])
+    assert list(named) == [False, True, False, False, True]
+    assert list(np.asarray(found.success)) == [True, False, True, True, False]
+    np.testing.assert_allclose(x.numpy()[:, 0], [1.0, 0.0, 0.0, 1.0, 0.0], atol=1e-9)

@@ -1,4 +1,4 @@
-"""Fits that no step took further, because they are at minima where columns of J have vanished."""
+"""Fits that no step took further: at minima where columns of J have vanished, or where J was zero from the start."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from tfjac.optimizers.conditions.bounds import Box
 from tfjac.optimizers.execution.many_fits.fit_objective import FitObjective
 from tfjac.optimizers.execution.many_fits.pool import FitData, Found
 from tfjac.optimizers.loop.converge import Tolerances
-from tfjac.optimizers.loop.vanished import Place, vanished_at_minimum
+from tfjac.optimizers.loop.vanished import Place, falls_beside, vanished_at_minimum
 from tfjac.optimizers.statuses import Status
 from tfjac.types import Tensor
 
@@ -33,44 +33,67 @@ class VanishedFits:
     def told(self, found: Found, at_once: int | Tensor, limits: Tolerances) -> Found:
         """Return what fits `Found`: those that have stalled at such a minimum have converged.
 
+        Those that have converged where J is zero, and the cost falls next to it, are at no minimum.
+
         Args:
             found: a `Found`.
             at_once: how many fits are looked at at once, an integer or a scalar tensor; all, if not `in_turn`.
             limits: `Tolerances`.
         """
         stalled, count = tf.equal(found.outcome.status, int(Status.STALLED)), tf.shape(found.values)[0]
-        order = tf.argsort(tf.cast(~stalled, tf.int32), stable=True) if self._in_turn else tf.range(count)
-        number = tf.math.count_nonzero(stalled, dtype=tf.int32)
+        asked = stalled | self._doubtful(found)
+        order = tf.argsort(tf.cast(~asked, tf.int32), stable=True) if self._in_turn else tf.range(count)
+        number = tf.math.count_nonzero(asked, dtype=tf.int32)
 
-        def more(begun: Tensor, vanished: Tensor) -> Tensor:
+        def more(begun: Tensor, vanished: Tensor, falls: Tensor) -> Tensor:
             return begun < (number if self._in_turn else tf.minimum(number, 1))
 
-        def some(begun: Tensor, vanished: Tensor) -> tuple[Tensor, Tensor]:
+        def some(begun: Tensor, vanished: Tensor, falls: Tensor) -> tuple[Tensor, Tensor, Tensor]:
             places = begun + tf.range(at_once)
             index = tf.gather(order, tf.minimum(places, count - 1))
-            seen = self._vanished(found, index, tf.gather(stalled, index) & (places < count), limits)
+            one = tf.gather(asked, index) & (places < count)
+            seen, down = self._looked_at(found, index, one, tf.gather(stalled, index), limits)
             rows = tf.where(places < count, index, count)[:, None]
-            return begun + at_once, tf.tensor_scatter_nd_update(vanished, rows, seen)
+            vanished = tf.tensor_scatter_nd_update(vanished, rows, seen)
+            return begun + at_once, vanished, tf.tensor_scatter_nd_update(falls, rows, down)
 
         nothing = tf.zeros([count + 1, found.values.shape[1]], tf.bool)
-        shapes = [tf.TensorShape([]), nothing.shape]
-        _, vanished = while_loop(more, some, (tf.constant(0), nothing), folds=False, shape_invariants=tuple(shapes))
+        start = tf.constant(0), nothing, tf.zeros([count + 1], tf.bool)
+        shapes = tf.TensorShape([]), nothing.shape, tf.TensorShape([None])
+        _, vanished, falls = while_loop(more, some, start, folds=False, shape_invariants=shapes)
         vanished = tf.ensure_shape(vanished[:count], found.values.shape)
         status = tf.where(tf.reduce_any(vanished, axis=1), int(Status.GRADIENT_TOLERANCE), found.outcome.status)
+        status = tf.where(falls[:count], int(Status.NOT_A_MINIMUM), status)
         return found._replace(outcome=found.outcome._replace(status=status), vanished=vanished)
 
-    def _vanished(self, found: Found, index: Tensor, stalled: Tensor, limits: Tolerances) -> Tensor:
-        """Return which columns of J have vanished at the minima of some fits, `[n, p]`, bool."""
+    def _doubtful(self, found: Found) -> Tensor:
+        """Return which fits ended where the gradient is zero, with parameters that never moved, `[B]`, bool."""
+        stays = tf.equal(found.values, self._start)
+        stays = tf.reduce_any(stays & (self._box.lower < self._box.upper) if self._box else stays, axis=1)
+        return stays & tf.equal(found.outcome.status, int(Status.GRADIENT_TOLERANCE)) & (found.outcome.cost > 0)
+
+    def _looked_at(
+        self, found: Found, index: Tensor, asked: Tensor, stalled: Tensor, limits: Tolerances
+    ) -> tuple[Tensor, Tensor]:
+        """Return which columns of J have vanished at minima, `[n, p]`, bool, and where the cost falls nearby, `[n]`.
+
+        Args:
+            found: a `Found`; index: `[n]`, of the fits.
+            asked: `[n]`, bool: which are asked about, the first of those that have `stalled`, the second of others.
+            limits: `Tolerances`.
+        """
         values, start = tf.gather(found.values, index), tf.gather(self._start, index)
         data, one = self._data.among_shared(self._data.rows(index)), tf.ones_like(values[:, 0])
         here, unit = self._objective.linearise(values, data, one, tf.ones_like(one, tf.bool))
         box: Any = self._box and Box(*(tf.gather(side, index) for side in self._box))
-        free = box.free(values, here.gradient) if box else tf.ones_like(values, tf.bool)
+        everywhere = tf.ones_like(values, tf.bool)
+        free, moves = (box.free(values, here.gradient), box.lower < box.upper) if box else (everywhere, everywhere)
         reach = tf.maximum(tf.abs(values), tf.abs(values - start))
 
         def cost_at(change: Tensor) -> Tensor:
             end = box.project(values + change) if box else values + change
             return self._objective.costs(end, data, unit)
 
-        place = Place(here.cost, here.gram, here.gradient, reach, free & stalled[:, None])
-        return vanished_at_minimum(place, cost_at, limits)
+        place = Place(here.cost, here.gram, here.gradient, reach, free & (asked & stalled)[:, None])
+        beside = place._replace(free=moves & (asked & ~stalled)[:, None])
+        return vanished_at_minimum(place, cost_at, limits), falls_beside(beside, cost_at)
