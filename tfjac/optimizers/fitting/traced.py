@@ -212,13 +212,19 @@ class Run:
 
     @property
     def doubtful(self) -> bool:
-        """Whether it ended where the gradient is zero, though the cost is not, with parameters that never moved."""
+        """Whether it ended where the gradient is zero, though the cost is not, with parameters that J may not see.
+
+        These have never moved, and others have, or they are zero, or the gradient is zero to the last bit. A run that
+        started at a minimum is none: to look at it, one more graph would be traced.
+        """
         outcome = self.progress.outcome
         if int(outcome.status) != Status.GRADIENT_TOLERANCE or float(outcome.cost) <= 0:
             return False
         now = np.concatenate([np.ravel(value) for value in tf.nest.flatten(self.x)])
-        stays, box = now == self.start, self.conditions.box
-        return bool(np.any(stays & (box.lower.numpy() < box.upper.numpy()) if box else stays))
+        moved, box = now != self.start, self.conditions.box
+        stays = ~moved & (box.lower.numpy() < box.upper.numpy()) if box else ~moved
+        unseen = np.any(moved) or np.any(now[stays] == 0) or float(outcome.gradient_norm) == 0
+        return bool(np.any(stays) and unseen)
 
     @property
     def x(self) -> Any:
