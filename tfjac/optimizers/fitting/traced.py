@@ -14,6 +14,7 @@ from tfjac.optimizers.loop.minimise import Minimisation
 from tfjac.optimizers.loop.options import Settings
 from tfjac.optimizers.loop.progress import Allowance, Invariants, Progress
 from tfjac.optimizers.loop.records import LONGEST_RECORD, Outcome
+from tfjac.optimizers.loop.vanished import is_doubtful
 from tfjac.optimizers.results.frozen import FrozenModel, FrozenPoint
 from tfjac.optimizers.results.history import History
 from tfjac.optimizers.results.least_squares_result import LeastSquaresResult
@@ -140,7 +141,8 @@ class TracedMinimisation:
 
         A run that has ended where the gradient is zero, but at no minimum, gets another status.
         """
-        if not (run.stalled or run.doubtful):
+        doubtful = run.doubtful
+        if not (run.stalled or doubtful):
             return None
         if self._vanished is None:
             minimisation = Minimisation(self.residuals, run.flat, self._settings, alone=True)
@@ -151,7 +153,7 @@ class TracedMinimisation:
             with unrecorded():
                 self._vanished = function.get_concrete_function(self.residuals.specs, *given)
         found, falls = run.undone_if_it_raises(self._vanished, run.data, run.invariants, run.first)
-        if run.doubtful and bool(falls):
+        if doubtful and bool(falls):
             run.stop(Status.NOT_A_MINIMUM)
         return found.numpy() if run.stalled and found.numpy().any() else None
 
@@ -212,19 +214,11 @@ class Run:
 
     @property
     def doubtful(self) -> bool:
-        """Whether it ended where the gradient is zero, though the cost is not, with parameters that J may not see.
-
-        These have never moved, and others have, or they are zero, or the gradient is zero to the last bit. A run that
-        started at a minimum is none: to look at it, one more graph would be traced.
-        """
-        outcome = self.progress.outcome
-        if int(outcome.status) != Status.GRADIENT_TOLERANCE or float(outcome.cost) <= 0:
+        """Whether the gradient is zero where it ended, but that may be no minimum; see `is_doubtful`."""
+        if int(self.progress.outcome.status) != Status.GRADIENT_TOLERANCE:
             return False
-        now = np.concatenate([np.ravel(value) for value in tf.nest.flatten(self.x)])
-        moved, box = now != self.start, self.conditions.box
-        stays = ~moved & (box.lower.numpy() < box.upper.numpy()) if box else ~moved
-        unseen = np.any(moved) or np.any(now[stays] == 0) or float(outcome.gradient_norm) == 0
-        return bool(np.any(stays) and unseen)
+        start, end = map(Columns(self.flat).flatten, [self.first, self.flat])
+        return bool(is_doubtful(self.progress.outcome, start, end, self.conditions.box or None))
 
     @property
     def x(self) -> Any:

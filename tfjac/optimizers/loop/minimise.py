@@ -14,7 +14,7 @@ from tfjac.optimizers.loop.problem import Problem
 from tfjac.optimizers.loop.progress import Allowance, Invariants, Progress
 from tfjac.optimizers.loop.records import LONGEST_RECORD, Outcome, State
 from tfjac.optimizers.loop.residual_curvature import Secant
-from tfjac.optimizers.loop.vanished import is_looked_at, vanished_of_one
+from tfjac.optimizers.loop.vanished import is_doubtful, is_looked_at, vanished_of_one
 from tfjac.optimizers.objective.residuals import unit_of
 from tfjac.optimizers.solvers.problem_sizes import ProblemSizes
 from tfjac.optimizers.statuses import Status
@@ -122,8 +122,8 @@ class Minimisation:
     def _looked_at(self, data: list[Tensor], invariants: Invariants, first: list[Tensor], outcome: Outcome) -> Tensor:
         """Return the status of an `Outcome`, after a look at the minima, maxima and saddles that J does not see."""
         stalled = tf.equal(outcome.status, int(Status.STALLED))
-        stays = tf.reduce_any([tf.reduce_any(tf.equal(*pair)) for pair in zip(first, self._problem.values())])
-        doubtful = tf.equal(outcome.status, int(Status.GRADIENT_TOLERANCE)) & stays & (outcome.cost > 0)
+        start, end = map(self._problem.columns.flatten, [first, self._problem.values()])
+        doubtful = is_doubtful(outcome, start, end, invariants.conditions.box or None)
 
         def looked_at() -> tuple[Tensor, Tensor]:
             vanished, falls = self.vanished(data, invariants, first)

@@ -23,6 +23,8 @@ from tfjac.ops import damped_solve
 from tfjac.optimizers.conditions.bounds import Box
 from tfjac.optimizers.contracts import Objective
 from tfjac.optimizers.loop.converge import Tolerances
+from tfjac.optimizers.loop.records import Outcome
+from tfjac.optimizers.statuses import Status
 from tfjac.types import Function, Tensor
 
 _MOST = 64
@@ -59,6 +61,26 @@ class Place(NamedTuple):
 def is_looked_at(rows: float, parameters: int) -> bool:
     """Return whether problems of so many residuals, infinity where that is open, and parameters are looked at."""
     return parameters * max(rows, parameters) <= _LARGEST
+
+
+def is_doubtful(outcome: Outcome, start: Tensor, end: Tensor, box: Box | None) -> Tensor:
+    """Return whether a place where the gradient is zero may be no minimum, `[n]`, or a scalar, bool.
+
+    It may be none if there are parameters that have never moved, as J may not see them, and others have, or those are
+    zero, or the gradient is zero to the last bit. A start at a minimum is none of these, and is not looked at.
+
+    Args:
+        outcome: an `Outcome` of n problems, or of one.
+        start, end: `[n, p]`, or `[p]`: what the variables held before the first step, and hold now.
+        box: a `Box` that they stay in, or None.
+    """
+    stays = tf.equal(start, end)
+    moved = tf.reduce_any(~stays, axis=-1)
+    if box is not None:
+        stays &= box.lower < box.upper
+    unseen = moved | tf.reduce_any(stays & tf.equal(end, 0), axis=-1) | tf.equal(outcome.gradient_norm, 0)
+    ended = tf.equal(outcome.status, int(Status.GRADIENT_TOLERANCE)) & (outcome.cost > 0)
+    return ended & tf.reduce_any(stays, axis=-1) & unseen
 
 
 def vanished_of_one(

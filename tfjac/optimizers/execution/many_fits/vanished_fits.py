@@ -9,7 +9,7 @@ from tfjac.optimizers.conditions.bounds import Box
 from tfjac.optimizers.execution.many_fits.fit_objective import FitObjective
 from tfjac.optimizers.execution.many_fits.pool import FitData, Found
 from tfjac.optimizers.loop.converge import Tolerances
-from tfjac.optimizers.loop.vanished import Place, falls_beside, vanished_at_minimum
+from tfjac.optimizers.loop.vanished import Place, falls_beside, is_doubtful, vanished_at_minimum
 from tfjac.optimizers.statuses import Status
 from tfjac.types import Tensor
 
@@ -41,7 +41,7 @@ class VanishedFits:
             limits: `Tolerances`.
         """
         stalled, count = tf.equal(found.outcome.status, int(Status.STALLED)), tf.shape(found.values)[0]
-        asked = stalled | self._doubtful(found)
+        asked = stalled | is_doubtful(found.outcome, self._start, found.values, self._box or None)
         order = tf.argsort(tf.cast(~asked, tf.int32), stable=True) if self._in_turn else tf.range(count)
         number = tf.math.count_nonzero(asked, dtype=tf.int32)
 
@@ -65,12 +65,6 @@ class VanishedFits:
         status = tf.where(tf.reduce_any(vanished, axis=1), int(Status.GRADIENT_TOLERANCE), found.outcome.status)
         status = tf.where(falls[:count], int(Status.NOT_A_MINIMUM), status)
         return found._replace(outcome=found.outcome._replace(status=status), vanished=vanished)
-
-    def _doubtful(self, found: Found) -> Tensor:
-        """Return which fits ended where the gradient is zero, with parameters that never moved, `[B]`, bool."""
-        stays = tf.equal(found.values, self._start)
-        stays = tf.reduce_any(stays & (self._box.lower < self._box.upper) if self._box else stays, axis=1)
-        return stays & tf.equal(found.outcome.status, int(Status.GRADIENT_TOLERANCE)) & (found.outcome.cost > 0)
 
     def _looked_at(
         self, found: Found, index: Tensor, asked: Tensor, stalled: Tensor, limits: Tolerances
