@@ -143,6 +143,12 @@ def test_a_start_at_a_maximum_or_a_saddle_is_named(name, in_function):
     assert in_function or "small random numbers" in found.message
 
 
+def test_so_is_a_saddle_of_too_many_parameters_for_a_gram():
+    left, right = variables_of_zeros((150, 8), (8, 150))
+    found = least_squares(lambda: left @ right - 1.0, [left, right])
+    assert found.status is Status.NOT_A_MINIMUM and not left.numpy().any() and not right.numpy().any()
+
+
 def test_a_minimum_or_a_plateau_of_zero_gradient_has_converged():
     x = tf.Variable([0.0, 1.0, -1.0], dtype=tf.float64)
     of_no_use = least_squares(lambda: (x[1] - 3.0) * np.arange(4.0) + 1.0, x)

@@ -14,7 +14,7 @@ from tfjac.optimizers.loop.minimise import Minimisation
 from tfjac.optimizers.loop.options import Settings
 from tfjac.optimizers.loop.progress import Allowance, Invariants, Progress
 from tfjac.optimizers.loop.records import LONGEST_RECORD, Outcome
-from tfjac.optimizers.loop.vanished import is_doubtful
+from tfjac.optimizers.loop.vanished import is_doubtful, sees_vanished
 from tfjac.optimizers.results.frozen import FrozenModel, FrozenPoint
 from tfjac.optimizers.results.history import History
 from tfjac.optimizers.results.least_squares_result import LeastSquaresResult
@@ -141,15 +141,14 @@ class TracedMinimisation:
 
         A run that has ended where the gradient is zero, but at no minimum, gets another status.
         """
-        doubtful = run.doubtful
-        if not (run.stalled or doubtful):
+        doubtful, rows = run.doubtful, self.residuals.num_rows
+        is_asked = doubtful or (run.stalled and sees_vanished(rows, Columns(run.flat).total))
+        if self._settings.conditions.equality or not is_asked:
             return None
         if self._vanished is None:
             minimisation = Minimisation(self.residuals, run.flat, self._settings, alone=True)
-            nothing = lambda *_: (tf.zeros([0], tf.bool), tf.constant(False))  # noqa: E731
-            vanished = minimisation.vanished if minimisation.looks_for_vanished else nothing
             given = tf.nest.map_structure(tf.type_spec_from_value, [run.invariants, run.first])
-            function = tf.function(vanished, **self._compiled)
+            function = tf.function(minimisation.vanished, **self._compiled)
             with unrecorded():
                 self._vanished = function.get_concrete_function(self.residuals.specs, *given)
         found, falls = run.undone_if_it_raises(self._vanished, run.data, run.invariants, run.first)

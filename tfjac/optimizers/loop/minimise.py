@@ -14,7 +14,7 @@ from tfjac.optimizers.loop.problem import Problem
 from tfjac.optimizers.loop.progress import Allowance, Invariants, Progress
 from tfjac.optimizers.loop.records import LONGEST_RECORD, Outcome, State
 from tfjac.optimizers.loop.residual_curvature import Secant
-from tfjac.optimizers.loop.vanished import is_doubtful, is_looked_at, vanished_of_one
+from tfjac.optimizers.loop.vanished import is_doubtful, vanished_of_one
 from tfjac.optimizers.objective.residuals import unit_of
 from tfjac.optimizers.solvers.problem_sizes import ProblemSizes
 from tfjac.optimizers.statuses import Status
@@ -115,7 +115,7 @@ class Minimisation:
         progress = progress._replace(outcome=outcome._replace(status=status))
         progress, *_ = self.advance(data, invariants, progress, Allowance.whole(max_steps))
         outcome = progress.outcome
-        if self.looks_for_vanished:
+        if not self._settings.conditions.equality:
             outcome = outcome._replace(status=self._looked_at(data, invariants, first, outcome))
         return outcome._replace(x=self._problem.values()), invariants
 
@@ -134,12 +134,6 @@ class Minimisation:
         status = tf.where(is_minimum, int(Status.GRADIENT_TOLERANCE), outcome.status)
         return tf.where(is_none, int(Status.NOT_A_MINIMUM), status)
 
-    @property
-    def looks_for_vanished(self) -> bool:
-        """Whether it is looked at places where columns of J are zero, or have vanished, if they are minima."""
-        rows, is_free = self._residuals.num_rows, not self._settings.conditions.equality
-        return is_free and is_looked_at(rows, self._problem.columns.total)
-
     def vanished(self, data: list[Tensor], invariants: Invariants, first: list[Tensor]) -> tuple[Tensor, Tensor]:
         """Return which columns of J have vanished at a minimum, `[p]`, bool, and whether F falls where J is zero.
 
@@ -151,7 +145,7 @@ class Minimisation:
             first: list of tensors, what the variables held before the first step.
         """
         objective, restrictions = self._problem.objective(data, invariants)
-        return vanished_of_one(objective, restrictions.box, first, self._settings.limits)
+        return vanished_of_one(objective, restrictions.box, first, self._settings.limits, self._residuals.num_rows)
 
 
 def _num_numbers(columns: int, residuals: TracedResiduals) -> float:

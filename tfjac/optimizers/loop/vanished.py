@@ -9,6 +9,7 @@ evaluations, and is asked for only if no step lowered the cost.
 Where J is zero to begin with, as of x² − 1 at zero, or of a·b at zeros, the gradient is zero as well, and all tests of
 convergence are met at a maximum or a saddle point. There the cost is looked at along each of these parameters, if there
 are not too many, and along a few random directions: next to a saddle of two parameters every second one leads down.
+That takes no JᵀJ, and so problems of any size are looked at.
 
 All of it is of n problems at once, each by itself; of one problem n is one.
 """
@@ -45,7 +46,7 @@ class Place(NamedTuple):
 
     Attributes:
         cost: `[n]`, F.
-        gram: `[n, p, p]`, JᵀJ + Λ.
+        gram: `[n, p, p]`, JᵀJ + Λ; for `falls_beside` anything.
         gradient: `[n, p]`, ∇F.
         reach: `[n, p]`, how large each parameter has been: what it is, or by how much it has moved, if that is more.
         free: `[n, p]`, bool: which parameters may move.
@@ -58,8 +59,8 @@ class Place(NamedTuple):
     free: tf.Tensor
 
 
-def is_looked_at(rows: float, parameters: int) -> bool:
-    """Return whether problems of so many residuals, infinity where that is open, and parameters are looked at."""
+def sees_vanished(rows: float, parameters: int) -> bool:
+    """Return whether columns that have vanished are seen; `rows`, how many residuals there are, may be infinite."""
     return parameters * max(rows, parameters) <= _LARGEST
 
 
@@ -84,24 +85,27 @@ def is_doubtful(outcome: Outcome, start: Tensor, end: Tensor, box: Box | None) -
 
 
 def vanished_of_one(
-    objective: Objective, box: Box | None, start: list[Tensor], limits: Tolerances
+    objective: Objective, box: Box | None, start: list[Tensor], limits: Tolerances, rows: float
 ) -> tuple[Tensor, Tensor]:
     """Return what `vanished_at_minimum` says of one problem, `[p]`, and `falls_beside`, a scalar, where variables are.
 
-    They come back there.
+    They come back there. Of a problem that is too large no column is said to have vanished.
 
     Args:
         objective: an `Objective`.
         box: a `Box` that the variables stay in, or None.
         start: list of tensors, what they held before the first step.
         limits: `Tolerances`.
+        rows: how many residuals there are, infinity where that is open.
     """
     values, model = objective.values(), objective.linearise()
-    position, (gram, gradient) = objective.position(values), model.gram_and_gradient()
+    position = objective.position(values)
+    is_small = sees_vanished(rows, position.shape[0])
+    gram, gradient = model.gram_and_gradient() if is_small else (tf.zeros([]), model.gradient())
     moved = tf.abs(position - objective.position(start))
     reach = tf.maximum(tf.abs(objective.magnitude(values)), moved)
-    free = tf.ones_like(position, tf.bool) if box is None else box.free(position, gradient)
-    held = gram + tf.linalg.diag(model.prior.precision)
+    everywhere = tf.ones_like(position, tf.bool)
+    free, may_move = (everywhere,) * 2 if box is None else (box.free(position, gradient), box.lower < box.upper)
 
     def cost_at(change: Tensor) -> Tensor:
         if box is None:
@@ -112,33 +116,39 @@ def vanished_of_one(
         objective.restore_unless(tf.constant(False), values)
         return cost[None]
 
-    place = Place._make(tensor[None] for tensor in (objective.cost, held, gradient, reach, free))
-    may_move = place.free if box is None else (box.lower < box.upper)[None]
-    beside = place._replace(gram=gram[None], free=may_move)
-    return vanished_at_minimum(place, cost_at, limits)[0], falls_beside(beside, cost_at)[0]
+    place = Place._make(tensor[None] for tensor in (objective.cost, gram, gradient, reach, free))
+    falls = falls_beside(place._replace(free=(may_move & tf.equal(moved, 0))[None]), cost_at)[0]
+    if not is_small:
+        return tf.zeros_like(free), falls
+    held = place._replace(gram=place.gram + tf.linalg.diag(model.prior.precision))
+    return vanished_at_minimum(held, cost_at, limits)[0], falls
 
 
 def falls_beside(place: Place, cost_at: Function) -> Tensor:
-    """Return whether F falls near places where J is zero for some of the parameters, `[n]`, if these move.
+    """Return whether F falls nearby, `[n]`, if those of the free parameters move that have no gradient.
 
     Args:
-        place, cost_at: as of `vanished_at_minimum`.
+        place: a `Place`; its free parameters are those that may move, and never have.
+        cost_at: as of `vanished_at_minimum`.
     """
     dtype, count = place.cost.dtype, place.reach.shape[1]
     epsilon = np.finfo(dtype.as_numpy_dtype).eps
-    moves = place.free & tf.equal(tf.linalg.diag_part(place.gram), 0)
+    moves = place.free & tf.equal(place.gradient, 0)
     usual = tf.reduce_max(place.reach, axis=1, keepdims=True)
     unit = tf.where(place.reach > 0, place.reach, tf.where(usual > 0, usual, 1))
-    signs = np.random.default_rng(0).choice([-1.0, 1.0], size=(_DRAWS, count))
-    directions = np.concatenate([np.eye(count if count <= _MOST else 0, count), signs])
-    sizes = np.array([[side * epsilon**power] for power in (0.25, 0.125) for side in (1, -1)])
-    changes = tf.constant(np.concatenate(directions[:, None] * sizes), dtype)
+    sizes = tf.constant([side * epsilon**power for power in (0.25, 0.125) for side in (1, -1)], dtype)
     limit = place.cost - _ROUNDINGS * epsilon * tf.abs(place.cost)
+    alone = count if count <= _MOST else 0
+
+    def direction(index: Tensor) -> Tensor:
+        drawn = tf.sign(tf.random.stateless_uniform([count], [0, index], -1, 1, dtype))
+        return tf.where(index < alone, tf.one_hot(index, count, dtype=dtype), drawn)
 
     def one_more(index: Tensor, falls: Tensor) -> tuple[Tensor, Tensor]:
-        return index + 1, falls | (cost_at(tf.where(moves, unit * changes[index], 0)) < limit)
+        change = sizes[index % 4] * direction(index // 4)
+        return index + 1, falls | (cost_at(tf.where(moves, unit * change, 0)) < limit)
 
-    last = tf.where(tf.reduce_any(moves), changes.shape[0], 0)
+    last = tf.where(tf.reduce_any(moves), 4 * (alone + _DRAWS), 0)
     start = tf.constant(0), tf.zeros_like(place.cost, tf.bool)
     return while_loop(lambda index, falls: (index < last) & ~tf.reduce_all(falls), one_more, start)[1]
 

@@ -89,5 +89,5 @@ class VanishedFits:
             return self._objective.costs(end, data, unit)
 
         place = Place(here.cost, here.gram, here.gradient, reach, free & (asked & stalled)[:, None])
-        beside = place._replace(free=moves & (asked & ~stalled)[:, None])
+        beside = place._replace(free=moves & tf.equal(values, start) & (asked & ~stalled)[:, None])
         return vanished_at_minimum(place, cost_at, limits), falls_beside(beside, cost_at)
