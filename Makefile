@@ -63,8 +63,10 @@ VERIFIED := $(addprefix tests/graph/test_,copying.py custom_gradients.py grouped
     weight_paths.py wrong_in_tensorflow.py) \
   $(addprefix tests/optimizers/test_,randomness.py recurrent.py step.py verification.py)
 
+VERIFIED_CASES := not nightly
+nightly: VERIFIED_CASES :=
 verify: native $(FOR_TESTS)  ## tests of Jacobians and optimizers again, every result compared with TensorFlow's gradient when it runs
-	TFJAC_VERIFY=1 $(RUN) -m pytest $(NATIVE_FLAGS) $(PYTEST_FLAGS) -m "" -k "not jit and not xla" $(VERIFIED)
+	TFJAC_VERIFY=1 $(RUN) -m pytest $(NATIVE_FLAGS) $(PYTEST_FLAGS) -m "$(VERIFIED_CASES)" -k "not jit and not xla" $(VERIFIED)
 
 mutate: native $(FOR_TESTS)  ## break each rule of Jacobians on purpose, in many ways, and see a test fail; takes long
 	$(RUN) -m pytest -q -n 0 tests/mutation/broken_sparsity_rules.py
