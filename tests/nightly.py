@@ -396,10 +396,27 @@ NIGHTLY = {
     },
     "optimizers/test_seen_through": {"test_indices_among_the_data_are_those_of_now": one_in(2)},
     "optimizers/test_sparse_cholesky": {"test_rows_that_change_from_call_to_call": one_in(2)},
-    "privacy/test_dp_optimizer": {"test_noise_is_another_one_if_an_earlier_state_is_restored": one_in(2)},
+    "privacy/test_dp_optimizer": {
+        "test_noise_is_another_one_if_an_earlier_state_is_restored": one_in(2),
+        "test_a_step_is_the_mean_of_the_clipped_gradients": one_in(3),
+    },
     "privacy/test_slices_are_the_batch": {
         "test_what_depends_on_the_number_of_examples_is_that_of_the_batch": one_in(3),
+        "test_loops_that_look_at_the_number_of_examples_are_taken_whole": one_in(3),
+        "test_recurrent_layers_that_read_the_data_themselves": one_in(2),
     },
+    "privacy/test_positions": {"test_the_weight_of_a_row_counts_for_all_its_positions": one_in(3)},
+    "privacy/test_slices": {"test_a_step_by_slices_is_the_mean_of_the_clipped_gradients": one_in(2)},
+    "privacy/test_accounting": {"test_little_noise_takes_no_more_memory": none},
+    "influence/test_eigenbasis": {"test_all_of_it_formed_by_numpy": one_in(3)},
+    "parameters/test_habits": {"test_searches_leave_a_poor_start": one_in(2)},
+    "parameters/test_many": {"test_errors_of_robust_fits": one_in(2)},
+    "jacobians/test_shared_values": {
+        "test_batch_normalisation_twice": one_in(2), "test_batch_normalisation_of_images": one_in(2),
+    },
+    "jacobians/test_column_by_column": {"test_many_of_both": none},
+    "interception/test_loss_scales": {"test_what_is_recorded_is_the_gradient_of_the_loss": one_in(2)},
+    "test_progress": {"test_public_calls_show_one_on_a_terminal_and_none_in_logs": one_in(2)},
 }
 # fmt: on
 """From a module below tests/, without its ending, to what is kept of its test functions."""
