@@ -56,12 +56,14 @@ nightly: verify mutate $(FOR_BENCH)  ## what need not run always: verification, 
 	$(RUN) -m pytest $(NATIVE_FLAGS) $(PYTEST_FLAGS) -m nightly --durations=50
 
 # Those whose second run tells most. XLA drops the checks, so what it compiles is not run again.
-VERIFIED := $(addprefix tests/graph/test_,copying.py custom_gradients.py grouped_convolution.py \
-    vectorising_shortcuts.py) \
-  $(addprefix tests/jacobians/test_,batch.py complex.py control_flow.py fallback.py full.py low_precision.py norms.py \
-    per_example.py random_programs.py recurrent.py segments.py sizes_of_one.py sparsity.py tables.py verification.py \
+VERIFIED := tests/graph/test_custom_gradients.py \
+  $(addprefix tests/jacobians/test_,batch.py full.py norms.py per_example.py random_programs.py verification.py \
     weight_paths.py wrong_in_tensorflow.py) \
-  $(addprefix tests/optimizers/test_,randomness.py recurrent.py step.py verification.py)
+  $(addprefix tests/optimizers/test_,step.py verification.py)
+nightly: VERIFIED += $(addprefix tests/graph/test_,copying.py grouped_convolution.py vectorising_shortcuts.py) \
+  $(addprefix tests/jacobians/test_,complex.py control_flow.py fallback.py low_precision.py recurrent.py segments.py \
+    sizes_of_one.py sparsity.py tables.py) \
+  $(addprefix tests/optimizers/test_,randomness.py recurrent.py)
 
 VERIFIED_CASES := not nightly
 nightly: VERIFIED_CASES :=
