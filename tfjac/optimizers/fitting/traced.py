@@ -217,7 +217,7 @@ class Run:
         if int(self.progress.outcome.status) != Status.GRADIENT_TOLERANCE:
             return False
         start, end = map(Columns(self.flat).flatten, [self.first, self.flat])
-        return bool(is_doubtful(self.progress.outcome, start, end, self.conditions.box or None))
+        return bool(is_doubtful(self.progress.outcome, start, end, self.conditions.box))
 
     @property
     def x(self) -> Any:

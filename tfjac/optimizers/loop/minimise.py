@@ -123,7 +123,7 @@ class Minimisation:
         """Return the status of an `Outcome`, after a look at the minima, maxima and saddles that J does not see."""
         stalled = tf.equal(outcome.status, int(Status.STALLED))
         start, end = map(self._problem.columns.flatten, [first, self._problem.values()])
-        doubtful = is_doubtful(outcome, start, end, invariants.conditions.box or None)
+        doubtful = is_doubtful(outcome, start, end, invariants.conditions.box)
 
         def looked_at() -> tuple[Tensor, Tensor]:
             vanished, falls = self.vanished(data, invariants, first)
@@ -135,9 +135,9 @@ class Minimisation:
         return tf.where(is_none, int(Status.NOT_A_MINIMUM), status)
 
     def vanished(self, data: list[Tensor], invariants: Invariants, first: list[Tensor]) -> tuple[Tensor, Tensor]:
-        """Return which columns of J have vanished at a minimum, `[p]`, bool, and whether F falls where J is zero.
+        """Return which columns of J have vanished at a minimum, `[p]`, bool, and whether F falls nearby.
 
-        The first is for where no step lowers the cost, the second for where the gradient is zero.
+        The first is for where no step lowers the cost, the second for where the gradient is zero; see `falls_beside`.
 
         Args:
             data: list of tensors like `residuals.specs`.

@@ -32,7 +32,7 @@ _MOST = 64
 """Parameters that are looked at."""
 
 _LARGEST = 2**24
-"""Numbers of a J, or of a JᵀJ, of a problem that is looked at."""
+"""Numbers of a J, or of a JᵀJ, of a problem whose vanished columns are looked for."""
 
 _ROUNDINGS = 64
 """Rounding errors of the cost that a rise, or a fall, must exceed."""
@@ -64,7 +64,7 @@ def sees_vanished(rows: float, parameters: int) -> bool:
     return parameters * max(rows, parameters) <= _LARGEST
 
 
-def is_doubtful(outcome: Outcome, start: Tensor, end: Tensor, box: Box | None) -> Tensor:
+def is_doubtful(outcome: Outcome, start: Tensor, end: Tensor, box: Box | tuple[()]) -> Tensor:
     """Return whether a place where the gradient is zero may be no minimum, `[n]`, or a scalar, bool.
 
     It may be none if there are parameters that have never moved, as J may not see them, and others have, or those are
@@ -73,11 +73,11 @@ def is_doubtful(outcome: Outcome, start: Tensor, end: Tensor, box: Box | None) -
     Args:
         outcome: an `Outcome` of n problems, or of one.
         start, end: `[n, p]`, or `[p]`: what the variables held before the first step, and hold now.
-        box: a `Box` that they stay in, or None.
+        box: a `Box` that they stay in, or an empty tuple.
     """
     stays = tf.equal(start, end)
     moved = tf.reduce_any(~stays, axis=-1)
-    if box is not None:
+    if box:
         stays &= box.lower < box.upper
     unseen = moved | tf.reduce_any(stays & tf.equal(end, 0), axis=-1) | tf.equal(outcome.gradient_norm, 0)
     ended = tf.equal(outcome.status, int(Status.GRADIENT_TOLERANCE)) & (outcome.cost > 0)

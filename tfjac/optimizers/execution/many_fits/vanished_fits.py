@@ -41,7 +41,7 @@ class VanishedFits:
             limits: `Tolerances`.
         """
         stalled, count = tf.equal(found.outcome.status, int(Status.STALLED)), tf.shape(found.values)[0]
-        asked = stalled | is_doubtful(found.outcome, self._start, found.values, self._box or None)
+        asked = stalled | is_doubtful(found.outcome, self._start, found.values, self._box)
         order = tf.argsort(tf.cast(~asked, tf.int32), stable=True) if self._in_turn else tf.range(count)
         number = tf.math.count_nonzero(asked, dtype=tf.int32)
 
