@@ -5,6 +5,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfjac.optimizers import arrays
 from tfjac.types import Tensor
 
 
@@ -28,13 +29,15 @@ class Prior:
 
     def cast(self, dtype: tf.DType) -> "Prior":
         """Return the same in another dtype."""
-        per_variable = None if self.per_variable is None else tf.cast(self.per_variable, dtype)
-        precision, gradient = tf.cast(self.precision, dtype), tf.cast(self.gradient, dtype)
+        per_variable = None if self.per_variable is None else arrays.cast(self.per_variable, dtype)
+        precision, gradient = arrays.cast(self.precision, dtype), arrays.cast(self.gradient, dtype)
         return Prior(precision, gradient, per_variable, self.is_zero, self.is_data)
 
     def masked(self, mask: Tensor) -> "Prior":
         """Return the part of the parameters for which `mask` `[p]`, bool, is true."""
-        precision, gradient = (tf.where(mask, each, tf.zeros_like(each)) for each in (self.precision, self.gradient))
+        precision, gradient = (
+            arrays.where(mask, each, arrays.zeros_like(each)) for each in (self.precision, self.gradient)
+        )
         return Prior(precision, gradient, self.per_variable, self.is_zero, self.is_data)
 
     def scaled(self, factor: Tensor) -> "Prior":
@@ -44,12 +47,12 @@ class Prior:
 
     def quadratic(self, step: Tensor) -> Tensor:
         """Return pᵀΛp for a step `[p]`, a scalar."""
-        return tf.reduce_sum(self.precision * tf.square(step))
+        return arrays.reduce_sum(self.precision * arrays.square(step))
 
     def rows(self) -> tuple[Tensor, Tensor]:
         """Return √Λ and √Λ(w−w₀), `[p]`: the diagonal of rows that stand below J for it, and their residuals."""
-        root = tf.sqrt(self.precision)
-        return root, tf.math.divide_no_nan(self.gradient, root)
+        root = arrays.sqrt(self.precision)
+        return root, arrays.divide_no_nan(self.gradient, root)
 
     @property
     def has_one_number_per_variable(self) -> bool:

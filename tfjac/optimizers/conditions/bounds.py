@@ -19,6 +19,7 @@ import tensorflow as tf
 
 from tfjac.arguments import pair
 from tfjac.graph import as_tf_variable
+from tfjac.optimizers import arrays
 from tfjac.optimizers.conditions.parameters import parameter_name, vector_of
 from tfjac.types import Array, Nest, Numbers, Pair, Tensor, Variable
 
@@ -54,9 +55,9 @@ class Bounds:
         """
         if not self.are_given:
             return ()
-        start = tf.concat([tf.reshape(value, [-1]) for value in values], axis=0)
-        lower, upper = tf.cast(self.lower, start.dtype), tf.cast(self.upper, start.dtype)
-        return Box(tf.where(self.fixed, start, lower), tf.where(self.fixed, start, upper))
+        start = arrays.concat([tf.reshape(value, [-1]) for value in values], axis=0)
+        lower, upper = arrays.cast(self.lower, start.dtype), arrays.cast(self.upper, start.dtype)
+        return Box(arrays.where(self.fixed, start, lower), arrays.where(self.fixed, start, upper))
 
     def check_start(self, box: "Box", variables: Nest[Variable]) -> None:
         """Raise ValueError where the variables, eager, are not within their bounds."""
@@ -65,7 +66,7 @@ class Bounds:
         if outside.any():
             index = int(np.argmax(outside))
             raise ValueError(
-                "The variables must start within their bounds: assign values that do, such as tf.clip_by_value gives. "
+                "The variables must start within their bounds: assign values that do, such as arrays.clip gives. "
                 f"Received: {parameter_name(variables, index)} = {values[index]}, bounds {box.lower[index].numpy()} "
                 f"and {box.upper[index].numpy()}"
             )
@@ -82,7 +83,7 @@ class Box(NamedTuple):
 
     def contains(self, position: Tensor) -> Tensor:
         """Return whether all of `position` `[p]` is within the bounds, a scalar."""
-        return tf.reduce_all((position >= self.lower) & (position <= self.upper), axis=-1)
+        return arrays.reduce_all((position >= self.lower) & (position <= self.upper), axis=-1)
 
     def free(self, position: Tensor, gradient: Tensor) -> Tensor:
         """Return `[p]`, bool: the parameters that are not held by a bound, the gradient of the cost being as given."""
@@ -92,16 +93,16 @@ class Box(NamedTuple):
 
     def project(self, position: Tensor) -> Tensor:
         """Return the nearest point within the bounds."""
-        return tf.clip_by_value(position, self.lower, self.upper)
+        return arrays.clip(position, self.lower, self.upper)
 
     def truncate(self, position: Tensor, step: Tensor) -> Tensor:
         """Return where `position` + `step` leads, or where the first element meets its bound, which it is at then."""
-        bound = tf.where(step > 0, self.upper, self.lower)
-        room = tf.where(
-            tf.equal(step, 0), tf.constant(np.inf, step.dtype), tf.math.divide_no_nan(bound - position, step)
+        bound = arrays.where(step > 0, self.upper, self.lower)
+        room = arrays.where(
+            arrays.equal(step, 0), arrays.constant(np.inf, step), arrays.divide_no_nan(bound - position, step)
         )
-        first = tf.minimum(tf.reduce_min(room, axis=-1, keepdims=True), 1)
-        return self.project(tf.where(room <= first, bound, position + first * step))
+        first = arrays.minimum(arrays.reduce_min(room, axis=-1, keepdims=True), 1)
+        return self.project(arrays.where(room <= first, bound, position + first * step))
 
 
 def _limits(bounds: Any) -> tuple:

@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from tfjac.graph import as_tf_variable, inline_calls
 from tfjac.jacobians import jacobian
+from tfjac.optimizers import arrays
 from tfjac.optimizers.columns import Columns
 from tfjac.optimizers.tracing.callables import function_of_data
 from tfjac.optimizers.tracing.traced_residuals import TracedResiduals, traceable
@@ -106,8 +107,8 @@ class Equality(NamedTuple):
 
     def project(self, position: Tensor) -> Tensor:
         """Return the nearest point `[p]` that fulfils the equations."""
-        gap = tf.linalg.matvec(self.normals, position) - self.offsets
-        return position - tf.linalg.matvec(self.normals, gap, transpose_a=True)
+        gap = arrays.matvec(self.normals, position) - self.offsets
+        return position - arrays.matvec(arrays.transpose(self.normals), gap)
 
 
 _ROUNDING = 1e-6

@@ -6,6 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfjac.arguments import pair
+from tfjac.optimizers import arrays
 from tfjac.optimizers.columns import Columns
 from tfjac.optimizers.conditions.parameters import parameter_name, vector_of
 from tfjac.optimizers.prior import Prior
@@ -65,11 +66,11 @@ class GaussianPrior(NamedTuple):
 
     def cost(self, position: Tensor) -> Tensor:
         """Return what is added to the cost, a scalar."""
-        return tf.reduce_sum(tf.square(self.residuals(position))) / 2
+        return arrays.reduce_sum(arrays.square(self.residuals(position))) / 2
 
     def linearised(self, position: Tensor, columns: Columns, is_uniform: bool) -> Prior:
         """Return the `Prior` of the linear system."""
-        precision = tf.square(self.weight)
+        precision = arrays.square(self.weight)
         per_variable = columns.firsts(precision) if is_uniform else None
         return Prior(precision, self.weight * self.residuals(position), per_variable, is_zero=False, is_data=True)
 

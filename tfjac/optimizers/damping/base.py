@@ -12,10 +12,10 @@ import abc
 from collections.abc import Callable
 from typing import NamedTuple
 
-import numpy as np
 import tensorflow as tf
 
 from tfjac.arguments import positive
+from tfjac.optimizers import arrays
 from tfjac.types import Config, Tensor
 
 
@@ -42,10 +42,10 @@ def solved_where(wanted: Tensor, solve: Callable[[Tensor], Proposal], damping: T
 
     Systems of other fits are not factorised, as NaN has no solution.
     """
-    if wanted.shape.rank == 0:
+    if arrays.rank(wanted) == 0:
         return solve(damping)
     nowhere = tf.constant(float("nan"), damping.dtype)
-    found = solve(tf.where(wanted, damping, nowhere))
+    found = solve(arrays.where(wanted, damping, nowhere))
     return tf.nest.map_structure(lambda one, two: tf.compat.v1.where(wanted, one, two), found, other)  # by rows
 
 
@@ -95,10 +95,10 @@ class RegionChange(NamedTuple):
             poor: up to which ρ the region shrinks.
         """
         shrink = MOST_SHRINK * verdict.slope / (verdict.slope + verdict.reduction)
-        half = tf.constant(MOST_SHRINK, shrink.dtype)
-        shrink = tf.where(verdict.reduction >= 0, half, tf.maximum(shrink, LEAST_SHRINK))
+        half = arrays.constant(MOST_SHRINK, shrink)
+        shrink = arrays.where(verdict.reduction >= 0, half, arrays.maximum(shrink, LEAST_SHRINK))
         poor = verdict.ratio <= poor
-        return cls(poor, shrink, tf.where(poor, 1 / shrink, tf.where(good, half, tf.ones_like(shrink))))
+        return cls(poor, shrink, arrays.where(poor, 1 / shrink, arrays.where(good, half, arrays.ones_like(shrink))))
 
 
 class Damping(abc.ABC):
@@ -142,25 +142,25 @@ class Damping(abc.ABC):
 
     def remeasures(self, before: tuple[Tensor, ...], after: tuple[Tensor, ...]) -> Tensor:
         """Return whether a rejected attempt, by the states before and after it, is not to be repeated with this D."""
-        return tf.zeros_like(after[0], tf.bool)
+        return arrays.zeros_like(after[0], tf.bool)
 
     def resume(self, state: tuple[Tensor, ...], curvature: Tensor, length: Tensor) -> tuple[Tensor, ...]:
         """Return `state`, or the first one where it is all zeros."""
-        fresh = tf.reduce_all([tf.equal(value, 0) for value in state], axis=0)
-        return tuple(tf.where(fresh, new, old) for new, old in zip(self.start(curvature, length), state))
+        fresh = arrays.all_of([arrays.equal(value, 0) for value in state])
+        return tuple(arrays.where(fresh, new, old) for new, old in zip(self.start(curvature, length), state))
 
     def bounds(self, curvature: Tensor) -> tuple[Tensor, Tensor]:
         """Return the smallest and the largest λ allowed at curvature κ."""
-        limits = np.finfo(curvature.dtype.as_numpy_dtype)
+        limits = arrays.finfo(curvature)
         low = limits.eps**2 if self.minimum is None else self.minimum
         high = 1 / limits.eps if self.maximum is None else self.maximum
-        curvature = tf.where(curvature > 0, curvature, tf.ones_like(curvature))
-        return tf.maximum(low * curvature, limits.tiny), tf.minimum(high * curvature, limits.max)
+        curvature = arrays.where(curvature > 0, curvature, arrays.ones_like(curvature))
+        return arrays.maximum(low * curvature, limits.tiny), arrays.minimum(high * curvature, limits.max)
 
     def clip(self, value: Tensor, curvature: Tensor) -> Tensor:
         """Return λ within its bounds."""
         low, high = self.bounds(curvature)
-        return tf.clip_by_value(value, low, high)
+        return arrays.clip(value, low, high)
 
     def get_config(self) -> Config:
         """Return the arguments of the constructor."""

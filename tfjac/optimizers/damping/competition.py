@@ -7,8 +7,7 @@ landmark move it to where wrong poses want it, and the poses hardly move. So the
 
 from collections.abc import Callable
 
-import tensorflow as tf
-
+from tfjac.optimizers import arrays
 from tfjac.optimizers.damping.base import Damping, Proposal, Verdict
 from tfjac.types import Tensor
 
@@ -48,7 +47,7 @@ class Competition(Damping):
 
     def metric(self, state: tuple[Tensor, ...], scaling: Tensor) -> Tensor:
         """Return ones, or D where the scaling's metric is in use."""
-        return tf.where((state[2 * self._size] > 0)[..., None], scaling, tf.ones_like(scaling))
+        return arrays.where((state[2 * self._size] > 0)[..., None], scaling, arrays.ones_like(scaling))
 
     def bounds(self, curvature: Tensor) -> tuple[Tensor, Tensor]:
         """Return the bounds of the damping that is used twice."""
@@ -57,7 +56,7 @@ class Competition(Damping):
     def start(self, curvature: Tensor, length: Tensor) -> tuple[Tensor, ...]:
         """Return the first state of the metric in use; zeros for all else."""
         rest = len(self.state_names) - self._size
-        return (*self.inner.start(curvature, length), *(tf.zeros_like(curvature),) * rest)
+        return (*self.inner.start(curvature, length), *(arrays.zeros_like(curvature),) * rest)
 
     def resume(self, state: tuple[Tensor, ...], curvature: Tensor, length: Tensor) -> tuple[Tensor, ...]:
         """Return `state`, with the first one of the damping in use where that was not used before."""
@@ -74,36 +73,36 @@ class Competition(Damping):
         used = self.inner.update(state[: self._size], proposal, verdict, curvature)
         other, record = state[self._size : 2 * self._size], state[2 * self._size :]
         kept, rejected = self._kept(record[:5], verdict), self._rejected(record, proposal, curvature)
-        after = tuple(tf.where(verdict.accepted, one, other) for one, other in zip(kept, rejected))
-        same = tf.equal(after[0], record[0])
-        pairs = [(tf.where(same, one, two), tf.where(same, two, one)) for one, two in zip(used, other)]
+        after = tuple(arrays.where(verdict.accepted, one, other) for one, other in zip(kept, rejected))
+        same = arrays.equal(after[0], record[0])
+        pairs = [(arrays.where(same, one, two), arrays.where(same, two, one)) for one, two in zip(used, other)]
         return (*(one for one, _ in pairs), *(two for _, two in pairs), *after)
 
     def remeasures(self, before: tuple[Tensor, ...], after: tuple[Tensor, ...]) -> Tensor:
         """Return whether the metric is another one after a rejected attempt."""
-        return tf.not_equal(before[2 * self._size], after[2 * self._size])
+        return arrays.not_equal(before[2 * self._size], after[2 * self._size])
 
     def _rejected(self, record: tuple, proposal: Proposal, curvature: Tensor) -> tuple:
         """Return what is remembered after an attempt that was rejected; only one metric is given up in a row."""
         metric, favourite, gain, steps, lost, rejected, gave_up = record
-        none = tf.zeros_like(gain)
+        none = arrays.zeros_like(gain)
         ended = (rejected + 1 >= self.patience) | (proposal.damping >= self.bounds(curvature)[1])
-        ended &= tf.equal(gave_up, 0)
+        ended &= arrays.equal(gave_up, 0)
         changed = 1 - metric, 1 - metric, none, none, none, none, none + 1
         same = metric, favourite, gain, steps, lost, rejected + 1, gave_up
-        return tuple(tf.where(ended, one, other) for one, other in zip(changed, same))
+        return tuple(arrays.where(ended, one, other) for one, other in zip(changed, same))
 
     def _kept(self, record: tuple, verdict: Verdict) -> tuple:
         """Return what is remembered after a step that was kept."""
         metric, favourite, gain, steps, lost = record
-        none, one = tf.zeros_like(gain), tf.ones_like(gain)
-        part = tf.clip_by_value(tf.math.divide_no_nan(verdict.reduction, tf.abs(verdict.cost)), 0, 1 - 1e-7)
-        gained = -tf.math.log1p(-part)
-        on_trial = tf.not_equal(metric, favourite)
-        won = on_trial & (gained > gain * tf.where(metric > 0, self.margin * one, one / self.margin))
-        favourite = tf.where(won, metric, favourite)
-        gain = tf.where(on_trial & ~won, gain, gained)
-        lost = tf.where(on_trial, tf.where(won, none, lost + 1), lost)
-        steps = tf.where(on_trial, none, steps + 1)
-        next_trial = steps >= tf.minimum(2**lost, self.most_steps)
-        return tf.where(next_trial, 1 - favourite, favourite), favourite, gain, steps, lost, none, none
+        none, one = arrays.zeros_like(gain), arrays.ones_like(gain)
+        part = arrays.clip(arrays.divide_no_nan(verdict.reduction, arrays.absolute(verdict.cost)), 0, 1 - 1e-7)
+        gained = -arrays.log1p(-part)
+        on_trial = arrays.not_equal(metric, favourite)
+        won = on_trial & (gained > gain * arrays.where(metric > 0, self.margin * one, one / self.margin))
+        favourite = arrays.where(won, metric, favourite)
+        gain = arrays.where(on_trial & ~won, gain, gained)
+        lost = arrays.where(on_trial, arrays.where(won, none, lost + 1), lost)
+        steps = arrays.where(on_trial, none, steps + 1)
+        next_trial = steps >= arrays.minimum(2**lost, self.most_steps)
+        return arrays.where(next_trial, 1 - favourite, favourite), favourite, gain, steps, lost, none, none

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 
 import keras
-import tensorflow as tf
 
 from tfjac.arguments import positive
+from tfjac.optimizers import arrays
 from tfjac.optimizers.damping.base import Damping, Proposal, Verdict
 from tfjac.types import Config, Tensor
 
@@ -49,8 +49,8 @@ class MultiplicativeDamping(Damping):
         self, state: tuple[Tensor, ...], proposal: Proposal, verdict: Verdict, curvature: Tensor
     ) -> tuple[Tensor, ...]:
         """Multiply by the factor of the verdict."""
-        factor = tf.where(verdict.accepted, self.decrease, self.increase)
-        return (self.clip(proposal.damping * tf.cast(factor, curvature.dtype), curvature),)
+        factor = arrays.where(verdict.accepted, self.decrease, self.increase)
+        return (self.clip(proposal.damping * arrays.cast(factor, curvature.dtype), curvature),)
 
     def get_config(self) -> Config:
         """Return the arguments of the constructor."""

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 
 import keras
-import tensorflow as tf
 
 from tfjac.arguments import positive
+from tfjac.optimizers import arrays
 from tfjac.optimizers.damping.base import Damping, Proposal, Verdict
 from tfjac.types import Config, Tensor
 
@@ -30,7 +30,7 @@ class NielsenDamping(Damping):
 
     def start(self, curvature: Tensor, length: Tensor) -> tuple[Tensor, ...]:
         """Return λ = initial·κ and ν = 2."""
-        return self.clip(self.initial * curvature, curvature), 2 * tf.ones_like(curvature)
+        return self.clip(self.initial * curvature, curvature), 2 * arrays.ones_like(curvature)
 
     def propose(self, state: tuple[Tensor, ...], solve: Callable[[Tensor], Proposal], curvature: Tensor) -> Proposal:
         """Solve with the λ of the state."""
@@ -41,12 +41,12 @@ class NielsenDamping(Damping):
     ) -> tuple[Tensor, ...]:
         """Apply Nielsen's rule."""
         _, growth = state
-        surprise = 2 * tf.clip_by_value(verdict.ratio, 0, 1) - 1
-        factor = tf.where(verdict.accepted, tf.maximum(1 - surprise**3, 1 / 3), growth)
-        grown = tf.minimum(2 * growth, self.largest_growth)
+        surprise = 2 * arrays.clip(verdict.ratio, 0, 1) - 1
+        factor = arrays.where(verdict.accepted, arrays.maximum(1 - surprise**3, 1 / 3), growth)
+        grown = arrays.minimum(2 * growth, self.largest_growth)
         return (
             self.clip(proposal.damping * factor, curvature),
-            tf.where(verdict.accepted, tf.constant(2, growth.dtype), grown),
+            arrays.where(verdict.accepted, arrays.constant(2, growth), grown),
         )
 
     def get_config(self) -> Config:

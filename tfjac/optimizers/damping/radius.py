@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfjac.arguments import positive
-from tfjac.graph import while_loop
+from tfjac.optimizers import arrays
 from tfjac.optimizers.damping.base import Damping, Proposal, RegionChange, Verdict, solved_where
 from tfjac.types import Config, Tensor
 
@@ -49,7 +49,7 @@ class RadiusDamping(Damping):
     def start(self, curvature: Tensor, length: Tensor) -> tuple[Tensor, ...]:
         """Return Δ = 0, which stands for none, λ = initial·κ, and no step that has waited for a longer radius."""
         initial = self.usual_initial if self.initial is None else self.initial
-        none = tf.zeros_like(curvature)
+        none = arrays.zeros_like(curvature)
         return none, self.clip(initial * curvature, curvature), none
 
     def starting_with(self, initial: float | None) -> Damping:
@@ -66,51 +66,52 @@ class RadiusDamping(Damping):
             """Whether a step is too long, and whether it is too short and the next λ is worth a solve."""
             long = ~proposal.solved | (proposal.length > self.slack * radius)
             short = proposal.solved & (proposal.length * self.slack < radius)
-            held = proposal.damping * tf.square(proposal.length)
+            held = proposal.damping * arrays.square(proposal.length)
             promise = (held - proposal.slope) / 2  # what the model gains by the solution of a damped system
             worth = held * (1 / self._factor(radius, proposal) - 1) > self.worth * promise
             return long & (radius > 0) & (proposal.damping < high), short & worth & (proposal.damping > low)
 
         def unfinished(count: Tensor, lower: Tensor, upper: Tensor, proposal: Proposal) -> Tensor:
-            return (count < self.max_solves) & tf.reduce_any(tf.logical_or(*misfit(proposal)))
+            long, short = misfit(proposal)
+            return (count < self.max_solves) & arrays.reduce_any(long | short)
 
         def again(count: Tensor, lower: Tensor, upper: Tensor, proposal: Proposal) -> tuple:
             long, short = misfit(proposal)
-            lower, upper = tf.where(long, proposal.damping, lower), tf.where(short, proposal.damping, upper)
+            lower, upper = arrays.where(long, proposal.damping, lower), arrays.where(short, proposal.damping, upper)
             trial = solved_where(long | short, solve, self._next(radius, lower, upper, proposal), proposal)
             return count + 1, lower, upper, trial
 
         first = solve(self.clip(damping, curvature))
-        start = (tf.constant(1), low, high, first)
-        return Proposal(*while_loop(unfinished, again, start)[-1])
+        start = (arrays.constant(1, low, tf.int32), low, high, first)
+        return Proposal(*arrays.loop(unfinished, again, start)[-1])
 
     @staticmethod
     def _factor(radius: Tensor, proposal: Proposal) -> Tensor:
         """Return λ′/λ = (‖D^½ p‖/Δ)^1.5, from 10⁻³ to 10³."""
-        ratio = tf.where(proposal.solved, proposal.length / radius, tf.constant(np.inf, radius.dtype))
-        return tf.clip_by_value(ratio, 0.01, 100) ** 1.5
+        ratio = arrays.where(proposal.solved, proposal.length / radius, arrays.constant(np.inf, radius))
+        return arrays.clip(ratio, 0.01, 100) ** 1.5
 
     def _next(self, radius: Tensor, lower: Tensor, upper: Tensor, proposal: Proposal) -> Tensor:
         """Return λ′; the geometric mean of the bracket where that leaves it."""
         guess = proposal.damping * self._factor(radius, proposal)
         inside = (guess > lower) & (guess < upper)
-        return tf.where(inside, guess, tf.sqrt(lower) * tf.sqrt(upper))
+        return arrays.where(inside, guess, arrays.sqrt(lower) * arrays.sqrt(upper))
 
     def update(
         self, state: tuple[Tensor, ...], proposal: Proposal, verdict: Verdict, curvature: Tensor
     ) -> tuple[Tensor, ...]:
         """Shrink, keep or double the radius by the gain ratio, and scale λ along with it."""
         radius, _, waited = state
-        length = tf.where(proposal.solved, proposal.length, radius)
+        length = arrays.where(proposal.solved, proposal.length, radius)
         short = verdict.accepted & (verdict.ratio < 0.75)
-        waited = tf.where(short, waited + 1, tf.zeros_like(waited))
+        waited = arrays.where(short, waited + 1, arrays.zeros_like(waited))
         forced = (waited >= self.patience) & (verdict.ratio > 0.25)
         good = (verdict.ratio >= 0.75) | forced
         change = RegionChange.after(verdict, good, poor=0.1)
-        whole = tf.maximum(radius, tf.where(good, 2 * length, length))
-        limits = np.finfo(radius.dtype.as_numpy_dtype)
-        radius = tf.clip_by_value(tf.where(change.poor, change.shrink * length, whole), limits.tiny, limits.max)
-        waited = tf.where(forced, tf.zeros_like(waited), waited)
+        whole = arrays.maximum(radius, arrays.where(good, 2 * length, length))
+        limits = arrays.finfo(radius)
+        radius = arrays.clip(arrays.where(change.poor, change.shrink * length, whole), limits.tiny, limits.max)
+        waited = arrays.where(forced, arrays.zeros_like(waited), waited)
         return radius, self.clip(proposal.damping * change.damping, curvature), waited
 
     def get_config(self) -> Config:

@@ -7,15 +7,15 @@ step independent of the units of the parameters.
 import abc
 
 import keras
-import tensorflow as tf
 
 from tfjac.arguments import resolve
+from tfjac.optimizers import arrays
 from tfjac.types import Config, Tensor
 
 
 def scaled_norm(vector: Tensor, scaling: Tensor) -> Tensor:
     """Return ‖D^½ v‖, a scalar, for v and D `[p]`, or `[n]` for those of n fits, `[n, p]`."""
-    return tf.sqrt(tf.reduce_sum(scaling * tf.square(vector), axis=-1))
+    return arrays.sqrt(arrays.reduce_sum(scaling * arrays.square(vector), axis=-1))
 
 
 class Scaling(abc.ABC):
@@ -55,7 +55,7 @@ class IdentityScaling(Scaling):
 
     def update(self, previous: Tensor, diagonal: Tensor) -> Tensor:
         """Return ones."""
-        return tf.ones_like(diagonal)
+        return arrays.ones_like(diagonal)
 
 
 @keras.saving.register_keras_serializable("tfjac")
@@ -89,12 +89,12 @@ class MoreScaling(Scaling):
 
     def update(self, previous: Tensor, diagonal: Tensor) -> Tensor:
         """Return the elementwise maximum of D so far and diag(JᵀJ), kept away from zero."""
-        return _away_from_zero(tf.maximum(previous, diagonal))
+        return _away_from_zero(arrays.maximum(previous, diagonal))
 
 
 def _away_from_zero(diagonal: Tensor) -> Tensor:
     """Replace zeros by one, as MINPACK does: a parameter without influence has no scale of its own."""
-    return tf.where(diagonal > 0, diagonal, tf.ones_like(diagonal))
+    return arrays.where(diagonal > 0, diagonal, arrays.ones_like(diagonal))
 
 
 @keras.saving.register_keras_serializable("tfjac")

@@ -3,18 +3,17 @@
 from collections.abc import Callable
 
 import keras
-import numpy as np
 import tensorflow as tf
 
 from tfjac.arguments import positive
-from tfjac.graph import while_loop
+from tfjac.optimizers import arrays
 from tfjac.optimizers.damping.base import Damping, Proposal, RegionChange, Verdict, solved_where
 from tfjac.types import Config, Tensor
 
 
-def _no_radius(dtype: tf.DType) -> Tensor:
-    """Return the least radius that stands for none."""
-    return tf.constant(np.finfo(dtype.as_numpy_dtype).max / 16, dtype)
+def _no_radius(like: Tensor) -> Tensor:
+    """Return the least radius that stands for none, of the dtype of a scalar."""
+    return arrays.constant(arrays.finfo(like).max / 16, like)
 
 
 @keras.saving.register_keras_serializable("tfjac")
@@ -59,24 +58,24 @@ class TrustRegionDamping(Damping):
 
     def start(self, curvature: Tensor, length: Tensor) -> tuple[Tensor, ...]:
         """Return Δ = factor·‖D^½ w‖, which stands for none where that is zero, and a first guess of λ."""
-        radius = tf.where(length > 0, self.factor * length, _no_radius(length.dtype))
+        radius = arrays.where(length > 0, self.factor * length, _no_radius(length))
         return radius, self.clip(self.first_guess * curvature, curvature)
 
     def propose(self, state: tuple[Tensor, ...], solve: Callable[[Tensor], Proposal], curvature: Tensor) -> Proposal:
         """Return the Gauss–Newton step where it fits the radius, else the step that fills it."""
         radius, damping = state
         newton = solve(self.bounds(curvature)[0])
-        guess, none = self.clip(damping, curvature), radius >= _no_radius(radius.dtype)
+        guess, none = self.clip(damping, curvature), radius >= _no_radius(radius)
 
         def first() -> Proposal:
             damped = solved_where(none, solve, guess, newton)
             held = none & (~newton.solved | (newton.length > self.reach * damped.length))
-            return tf.nest.map_structure(lambda one, two: tf.compat.v1.where(held, one, two), damped, newton)
+            return arrays.choice(held, damped, newton)
 
         fits = none | (newton.solved & (newton.length <= (1 + self.tolerance) * radius))
-        step = tf.cond(tf.reduce_any(none), first, lambda: newton)
+        step = arrays.branch(arrays.reduce_any(none), first, lambda: newton)
         filled = lambda: self._fill(radius, guess, solve, self.bounds(curvature), step, fits)  # noqa: E731
-        return tf.cond(tf.reduce_all(fits), lambda: step, filled)
+        return arrays.branch(arrays.reduce_all(fits), lambda: step, filled)
 
     def _fill(
         self,
@@ -91,34 +90,34 @@ class TrustRegionDamping(Damping):
         low, high = bounds
 
         def outside(lower: Tensor, upper: Tensor, proposal: Proposal) -> Tensor:
-            off = tf.abs(proposal.length - radius) > self.tolerance * radius
+            off = arrays.absolute(proposal.length - radius) > self.tolerance * radius
             return (lower < upper) & (off | ~proposal.solved)
 
         def unfinished(count: Tensor, lower: Tensor, upper: Tensor, last: tuple, proposal: Proposal) -> Tensor:
-            return (count < self.max_solves) & tf.reduce_any(outside(lower, upper, proposal))
+            return (count < self.max_solves) & arrays.reduce_any(outside(lower, upper, proposal))
 
         def again(count: Tensor, lower: Tensor, upper: Tensor, last: tuple, proposal: Proposal) -> tuple:
             searching = outside(lower, upper, proposal)
             long = ~proposal.solved | (proposal.length > radius)
-            lower = tf.where(searching & long, proposal.damping, lower)
-            upper = tf.where(searching & ~long, proposal.damping, upper)
+            lower = arrays.where(searching & long, proposal.damping, lower)
+            upper = arrays.where(searching & ~long, proposal.damping, upper)
             trial = solved_where(searching, solve, self._next(radius, lower, upper, last, proposal), proposal)
             return count + 1, lower, upper, (proposal.damping, proposal.length), trial
 
-        nowhere = (tf.zeros_like(guess), tf.zeros_like(guess))
+        nowhere = (arrays.zeros_like(guess), arrays.zeros_like(guess))
         first = solved_where(~fits, solve, guess, step)
-        start = (tf.constant(1), tf.where(fits, high, low), high, nowhere, first)
-        return Proposal(*while_loop(unfinished, again, start)[-1])
+        start = (arrays.constant(1, low, tf.int32), arrays.where(fits, high, low), high, nowhere, first)
+        return Proposal(*arrays.loop(unfinished, again, start)[-1])
 
     @staticmethod
     def _next(radius: Tensor, lower: Tensor, upper: Tensor, last: tuple, proposal: Proposal) -> Tensor:
         """Secant step on 1/‖D^½ p‖ through the last two λ; the geometric mean of the bracket where that leaves it."""
         old_damping, old_length = last
-        inverse, old_inverse = 1 / proposal.length, tf.math.divide_no_nan(tf.ones_like(old_length), old_length)
+        inverse, old_inverse = 1 / proposal.length, arrays.divide_no_nan(arrays.ones_like(old_length), old_length)
         slope = (inverse - old_inverse) / (proposal.damping - old_damping)
         guess = proposal.damping + (1 / radius - inverse) / slope
-        inside = tf.math.is_finite(guess) & (guess > lower) & (guess < upper)
-        return tf.where(inside, guess, tf.sqrt(lower) * tf.sqrt(upper))
+        inside = arrays.is_finite(guess) & (guess > lower) & (guess < upper)
+        return arrays.where(inside, guess, arrays.sqrt(lower) * arrays.sqrt(upper))
 
     def update(
         self, state: tuple[Tensor, ...], proposal: Proposal, verdict: Verdict, curvature: Tensor
@@ -128,11 +127,11 @@ class TrustRegionDamping(Damping):
         newton = proposal.damping <= self.bounds(curvature)[0]
         good = (verdict.ratio >= self.good) | newton
         change = RegionChange.after(verdict, good)
-        length = tf.where(proposal.solved, proposal.length, radius)
-        radius = tf.minimum(radius, self.reach * length)
-        radius = tf.where(change.poor, change.shrink * radius, tf.where(good, 2 * length, radius))
-        limits = np.finfo(radius.dtype.as_numpy_dtype)
-        radius = tf.clip_by_value(radius, limits.tiny, limits.max)
+        length = arrays.where(proposal.solved, proposal.length, radius)
+        radius = arrays.minimum(radius, self.reach * length)
+        radius = arrays.where(change.poor, change.shrink * radius, arrays.where(good, 2 * length, radius))
+        limits = arrays.finfo(radius)
+        radius = arrays.clip(radius, limits.tiny, limits.max)
         return radius, self.clip(proposal.damping * change.damping, curvature)
 
     def get_config(self) -> Config:

@@ -60,7 +60,7 @@ class Checkpoint:
         arrays = [np.asarray(each) for each in tf.nest.flatten((run.invariants, run.progress))]
         named = {f"state_{k}": array for k, array in enumerate(arrays)}
         named |= {f"value_{k}": np.asarray(value) for k, value in enumerate(tf.nest.flatten(run.x))}
-        rows = np.concatenate(run.rows) if run.rows else np.zeros([0, 7])
+        rows = np.reshape(run.rows, [-1, 7])
         with open(self._part, "wb") as file:
             np.savez(file, rows=rows, problem=_problem(run, self._equations), **named)
         os.replace(self._part, self.path)
@@ -84,7 +84,7 @@ class Checkpoint:
         now = (run.invariants, run.progress)
         arrays = [saved[f"state_{k}"] for k in range(len(tf.nest.flatten(now)))]
         values = [saved[f"value_{k}"] for k in range(len(tf.nest.flatten(run.variables)))]
-        invariants, progress = tf.nest.pack_sequence_as(now, [tf.constant(array) for array in arrays])
+        invariants, progress = tf.nest.pack_sequence_as(now, [array[()] for array in arrays])
         run.resume(invariants, progress, values, saved["rows"])
 
     def _check_writable(self) -> None:

@@ -1,7 +1,6 @@
 """Minimisations that take long: they are watched, may be stopped, and are found again after a break.
 
-Python sees a run between calls of its graph, of one step each where every step is to be seen, and else of as many as
-take about a fifth of a second. The steps are the same bits either way.
+Python sees a run after each step.
 """
 
 import time
@@ -14,9 +13,6 @@ from tfjac.optimizers.fitting.traced import Run
 from tfjac.optimizers.interrupts import Interrupts
 from tfjac.optimizers.statuses import Status
 from tfjac.types import Array, Function
-
-PATIENCE = 0.2
-"""Seconds that a call of the graph may take, where it is not a single step."""
 
 
 class LeastSquaresState(NamedTuple):
@@ -81,27 +77,25 @@ class Supervisor:
         """Take a `Run` to its end."""
         if self._checkpoint:
             self._checkpoint.restore(run)
-        each, began = self._callback is not None or self._verbose > 1, time.monotonic()
-        count = 1 if each or run.pace is None else self._count(run.pace, began)
+        began = time.monotonic()
         with Interrupts() as interrupts:
             try:
                 while run.running:
-                    before, at = run.steps, time.monotonic()
-                    run.advance(count, finish=self._checkpoint is None)
-                    run.pace = (time.monotonic() - at) / max(run.steps - before, 1)
-                    reason = self._look(run, began) if each else None
+                    run.advance(finish=self._checkpoint is None)
+                    reason = self._look(run, began)
                     self._save(run, overdue=not run.running)
-                    left = self._left(began)
                     reason = Status.INTERRUPTED if interrupts.pending else reason
-                    reason = Status.TIME_LIMIT if left <= 0 and reason is None else reason
+                    if reason is None and self._time_limit is not None:
+                        reason = Status.TIME_LIMIT if time.monotonic() - began >= self._time_limit else None
                     if reason is not None and run.running:
                         run.stop(reason)
                         interrupts.pending = False
-                    count = 1 if each else self._count(run.pace, began)
             except KeyboardInterrupt:
                 if not run.running:
                     raise
                 run.stop(Status.INTERRUPTED)
+            finally:
+                run.assign()
             self._save(run, overdue=True)
             run.finish()
 
@@ -113,20 +107,17 @@ class Supervisor:
                 f"largest gradient {result.gradient_norm:.3g}."
             )
 
-    def _count(self, pace: float, began: float) -> int:
-        """Return how many steps to take at once, where one takes `pace` seconds."""
-        return int(max(1, min(PATIENCE, self._left(began)) / pace))
-
-    def _left(self, began: float) -> float:
-        return float("inf") if self._time_limit is None else self._time_limit - (time.monotonic() - began)
-
     def _save(self, run: Run, overdue: bool) -> None:
         if self._checkpoint:
+            run.assign()
             self._checkpoint.save(run, overdue)
 
     def _look(self, run: Run, began: float) -> Status | None:
         """Show the last step to whom it may concern; return why to stop, or None."""
-        step = [column[-1].item() for column in run.history]
+        if self._callback is None and self._verbose < 2:
+            return None
+        run.assign()
+        step = run.last_step
         evaluations = int(run.progress.outcome.evaluations)
         state = LeastSquaresState._make([run.steps, evaluations, run.x, *step, time.monotonic() - began])
         if self._verbose > 1:

@@ -1,30 +1,32 @@
 """Minimisations traced once and run any number of times, in a graph or watched from outside."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from tfjac.graph import as_tf_variable, call_flat, unrecorded
+from tfjac.graph import call_flat, unrecorded
+from tfjac.optimizers import arrays
 from tfjac.optimizers.columns import Columns
 from tfjac.optimizers.conditions.conditions import Conditions
 from tfjac.optimizers.fitting.implicit import differentiable, without_derivatives
-from tfjac.optimizers.loop.minimise import Minimisation
+from tfjac.optimizers.fitting.run import Run
+from tfjac.optimizers.loop.dense import DenseSteps, Evaluation, suits
+from tfjac.optimizers.loop.minimise import CalledSteps, Drawn, Minimisation, StepFunction, begun
 from tfjac.optimizers.loop.options import Settings
-from tfjac.optimizers.loop.progress import Allowance, Invariants, Progress
-from tfjac.optimizers.loop.records import LONGEST_RECORD, Outcome
-from tfjac.optimizers.loop.vanished import is_doubtful, sees_vanished
+from tfjac.optimizers.loop.problem import Problem
+from tfjac.optimizers.loop.progress import Invariants
+from tfjac.optimizers.loop.records import Outcome
+from tfjac.optimizers.loop.vanished import sees_vanished
+from tfjac.optimizers.objective.robust import losses_of
 from tfjac.optimizers.results.frozen import FrozenModel, FrozenPoint
-from tfjac.optimizers.results.history import History
 from tfjac.optimizers.results.least_squares_result import LeastSquaresResult
 from tfjac.optimizers.solvers.hints import WIDEST, hints_of
 from tfjac.optimizers.solvers.plan import Plan, plan_of
-from tfjac.optimizers.solvers.problem_sizes import LARGE, ProblemSizes
+from tfjac.optimizers.solvers.problem_sizes import LARGE
 from tfjac.optimizers.statuses import Status
 from tfjac.optimizers.tracing.traced_residuals import TracedResiduals
-from tfjac.optimizers.variables import nested_names
-from tfjac.types import Array, Function, Nest, Tensor, Variable
+from tfjac.types import Array, Nest, Tensor, Variable
 
 
 class TracedMinimisation:
@@ -39,39 +41,32 @@ class TracedMinimisation:
     def __init__(self, residuals: TracedResiduals, variables: list[Variable], settings: Settings) -> None:
         if settings.jit_compile:
             residuals.check_compiles()
-        minimisation = Minimisation(residuals, variables, settings, tf.executing_eagerly())
-        self._pace = None
-        self._vanished: Any = None
         self.residuals, self._settings, self._frozen = residuals, settings, FrozenModel(residuals, settings.losses)
         self._compiled = {"jit_compile": settings.jit_compile, "autograph": False}
+        self._vanished: Any = None
+        self._drawn: Any = None
+        self._evaluation: Evaluation | None = None
+        self._step: StepFunction | None = None
+        problem = Problem(residuals, variables, settings)
         if not tf.executing_eagerly():
-            self._whole = tf.function(minimisation.whole, **self._compiled)
+            self._whole = tf.function(Minimisation(problem).whole, **self._compiled)
             return
-        start = tf.function(minimisation.start, **self._compiled)
         with unrecorded():
-            self._start = start.get_concrete_function(residuals.specs, settings.conditions)
-            self._advance, self._sizes = self._traced_advance(minimisation)
-        if minimisation.evaluation is not None:
-            self._frozen.reuse(minimisation.evaluation.function)
+            self._trace_steps(problem, variables)
 
-    def _traced_advance(self, minimisation: Minimisation) -> tuple[Any, ProblemSizes]:
-        """Return the traced function of `advance`, and the `ProblemSizes`."""
-        sizes = []
-
-        def advance(
-            data: list[Tensor], invariants: Invariants, progress: Progress, allowance: Allowance
-        ) -> tuple[Progress, Tensor]:
-            progress, rows, found = minimisation.advance(data, invariants, progress, allowance, record=True)
-            sizes.append(found)
-            return progress, rows
-
-        returned = tf.nest.map_structure(
-            lambda each: tf.TensorSpec(each.shape, each.dtype), self._start.structured_outputs
-        )
-        number, flag = tf.TensorSpec([], tf.int32), tf.TensorSpec([], tf.bool)
-        function = tf.function(advance, **self._compiled)
-        concrete = function.get_concrete_function(self.residuals.specs, *returned, Allowance(number, number, flag))
-        return concrete, sizes[-1]
+    def _trace_steps(self, problem: Problem, variables: list[Variable]) -> None:
+        """Trace what a step calls, and unless the first step tells as much, a look at the residuals at the start."""
+        residuals, settings = self.residuals, self._settings
+        if suits(residuals, variables, settings):
+            self._evaluation = Evaluation(problem)
+            self._sizes = self._evaluation.sizes
+            self._frozen.reuse(self._evaluation.function)
+        else:
+            self._step = StepFunction(problem, **self._compiled)
+            self._sizes = self._step.sizes
+        if self._step is not None or residuals.drawn_specs or any(losses_of(settings.losses, residuals.num_tensors)):
+            look = tf.function(lambda data: Drawn.of(residuals, data, problem.dtype), **self._compiled)
+            self._drawn = look.get_concrete_function(residuals.specs)
 
     def plan(self, variables: list[Variable]) -> Plan:
         """Return the `Plan` of its steps, given the list of the variables."""
@@ -126,17 +121,39 @@ class TracedMinimisation:
         Returns:
             A `LeastSquaresResult`.
         """
-        run = Run(self._start, self._advance, data, variables, conditions, max_steps)
-        run.pace = self._pace
+        run = self._begun(data, variables, conditions, max_steps)
         supervisor.watch(run)
-        self._pace, vanished = run.pace, self._vanished_columns(run)
+        vanished = self._vanished_columns(run)
         read, drawn = self.residuals.read(), run.invariants.drawn
         frozen = FrozenPoint(self._frozen, data, drawn, read)
         result = LeastSquaresResult.of(run, frozen, self._settings.manifolds, vanished)
         supervisor.tell(result)
         return result
 
-    def _vanished_columns(self, run: "Run") -> Array | None:
+    def _begun(self, data: list[Tensor], variables: Nest[Variable], conditions: Conditions, max_steps: int) -> Run:
+        """Return a `Run` before its first step."""
+        conditions = tf.nest.map_structure(np.asarray, conditions)
+        problem = Problem(self.residuals, tf.nest.flatten(variables), self._settings)
+        steps: Any = (
+            CalledSteps(self._step, problem, data)
+            if self._evaluation is None
+            else DenseSteps(self._evaluation, problem, problem.variables, data)
+        )
+        run = Run(steps, self._settings.limits, data, variables, conditions, max_steps)
+        with run.undone(), arrays.quiet():
+            run.begin(*begun(steps, problem, self._known(steps, data, conditions), conditions))
+        return run
+
+    def _known(self, steps: Any, data: list[Tensor], conditions: Conditions) -> Drawn:
+        """Return what is `Drawn`, NumPy but for the tensors that were drawn."""
+        if self._drawn is not None:
+            known = call_flat(self._drawn, data)
+            return Drawn(known.drawn, known.largest.numpy(), known.number.numpy())
+        steps.place(Invariants([], np.ones_like(steps.x[0]), np.int64(0), conditions))
+        residual = steps.here().residual
+        return Drawn([], np.max(np.abs(residual), initial=0), np.int64(residual.size))
+
+    def _vanished_columns(self, run: Run) -> Array | None:
         """Return which columns of J have vanished at a minimum, `[p]`, bool, where a `Run` has stalled; else None.
 
         A run that has ended where the gradient is zero, but at no minimum, gets another status.
@@ -145,182 +162,20 @@ class TracedMinimisation:
         is_asked = doubtful or (run.stalled and sees_vanished(rows, Columns(run.flat).total))
         if self._settings.conditions.equality or not is_asked:
             return None
-        if self._vanished is None:
-            minimisation = Minimisation(self.residuals, run.flat, self._settings, alone=True)
-            given = tf.nest.map_structure(tf.type_spec_from_value, [run.invariants, run.first])
-            function = tf.function(minimisation.vanished, **self._compiled)
-            with unrecorded():
-                self._vanished = function.get_concrete_function(self.residuals.specs, *given)
-        found, falls = run.undone_if_it_raises(self._vanished, run.data, run.invariants, run.first)
-        if doubtful and bool(falls):
+        found, falls = run.looked_beside() if self._evaluation is not None else self._looked_beside(run)
+        if doubtful and falls:
             run.stop(Status.NOT_A_MINIMUM)
-        return found.numpy() if run.stalled and found.numpy().any() else None
+        return found if run.stalled and found.any() else None
 
-
-class Run:
-    """One minimisation under way.
-
-    Args:
-        start, advance: functions traced from those of `Minimisation`.
-        data: list of tensors.
-        variables: nest of the variables.
-        conditions: `Conditions`.
-        max_steps: integer.
-
-    Attributes:
-        data: as given.
-        flat: list of the variables.
-        first: list of tensors, what they held before the first step.
-        invariants, progress: see `Minimisation`.
-        rows: list of what was written down of each step.
-        pace: seconds that a step takes, as far as known.
-    """
-
-    def __init__(
-        self,
-        start: Function,
-        advance: Function,
-        data: list[Tensor],
-        variables: Nest[Variable],
-        conditions: Conditions,
-        max_steps: int,
-    ) -> None:
-        self.variables, self.conditions, self.data = variables, conditions, data
-        self.flat = [as_tf_variable(variable) for variable in tf.nest.flatten(variables)]
-        self.first = [variable.read_value() for variable in self.flat]
-        self._advance, self._max_steps = advance, tf.constant(max_steps)
-        self.rows: list[Array] = []
-        self.pace: float | None = None
-        self._expected: float | None = None
-        self.invariants, self.progress = self.undone_if_it_raises(start, data, conditions)
-        if not max_steps and self.running:
-            self._set_status(Status.MAX_STEPS)
-
-    @property
-    def steps(self) -> int:
-        """How many steps were taken."""
-        return int(self.progress.outcome.steps)
-
-    @property
-    def running(self) -> bool:
-        """Whether there is no reason to stop yet."""
-        return int(self.progress.outcome.status) == Status.RUNNING
-
-    @property
-    def stalled(self) -> bool:
-        """Whether no step lowered the cost."""
-        return int(self.progress.outcome.status) == Status.STALLED
-
-    @property
-    def doubtful(self) -> bool:
-        """Whether the gradient is zero where it ended, but that may be no minimum; see `is_doubtful`."""
-        if int(self.progress.outcome.status) != Status.GRADIENT_TOLERANCE:
-            return False
-        start, end = map(Columns(self.flat).flatten, [self.first, self.flat])
-        return bool(is_doubtful(self.progress.outcome, start, end, self.conditions.box))
-
-    @property
-    def x(self) -> Any:
-        """The values of the variables, NumPy, in their nest."""
-        return tf.nest.pack_sequence_as(self.variables, [np.array(variable.numpy()) for variable in self.flat])
-
-    @property
-    def start(self) -> Array:
-        """What the variables held before the first step, `[p]`, NumPy, float64."""
-        return np.concatenate([np.ravel(value.numpy()) for value in self.first]).astype(np.float64)
-
-    @property
-    def names(self) -> Any:
-        """What the variables are called."""
-        return nested_names(self.variables)
-
-    @property
-    def history(self) -> History:
-        """The `History` of the steps so far."""
-        rows = self.rows or [np.zeros([0, 7], self.invariants.unit.dtype.as_numpy_dtype)]
-        return History.of(np.concatenate(rows), float(self.invariants.unit))
-
-    def advance(self, count: int, finish: bool = True) -> None:
-        """Take at most `count` more steps, and where they end the minimisation, `finish` it."""
-        before = self.steps
-        until = tf.constant(before + min(count, LONGEST_RECORD))
-        given = self.data, self.invariants, self.progress, Allowance(until, self._max_steps, tf.constant(finish))
-        self.progress, rows = self.undone_if_it_raises(self._advance, *given)
-        self.rows.append(rows.numpy()[: self.steps - before])
-        self._check_resumed()
-
-    def finish(self) -> None:
-        """Take the cost and the gradient at the end, where that is still to be done."""
-        if not self.running and bool(self.progress.moved):
-            self.advance(0)
-
-    def stop(self, status: Status) -> None:
-        """End the minimisation for a reason of its own, a `Status`."""
-        self._set_status(status)
-
-    def go_to_best(self) -> None:
-        """Assign the best point to the variables, if a step may have led to a worse one."""
-        if self.progress.window:
-            self._assign(Columns(self.flat).split(self.progress.window.best))
-
-    def resume(self, invariants: Invariants, progress: Progress, values: Sequence[Any], rows: Array) -> None:
-        """Go on from where another run was; what it had ended for, but convergence, may be no reason any more."""
-        self._assign(values)
-        self.invariants, self.progress, self.rows = invariants, progress, [rows]
-        window, expected = progress.window, float(progress.outcome.cost)
-        if window and bool(window.returns):
-            expected = float(window.lowest)
-        self._expected = expected if self.steps else None
-        ended = Status(int(progress.outcome.status))
-        if ended in (Status.TIME_LIMIT, Status.INTERRUPTED, Status.STOPPED, Status.MAX_STEPS):
-            self._set_status(Status.RUNNING if self.steps < int(self._max_steps) else Status.MAX_STEPS)
-        if self.steps and not self.running:
-            self._check_ended()
-            self._assign(values)  # in a window, it has taken them to the best point
-
-    def _check_ended(self) -> None:
-        """Raise ValueError where the residuals have another cost than they ended with."""
-        expected, self._expected = self._expected, None
-        if self.progress.window:
-            expected = float(self.progress.window.lowest)
-        ended, now = self.progress._replace(moved=tf.constant(True)), tf.constant(self.steps)
-        given = self.data, self.invariants, ended, Allowance(now, self._max_steps, tf.constant(True))
-        linearised, _ = self.undone_if_it_raises(self._advance, *given)
-        self._check_cost(float(linearised.outcome.cost), expected)
-
-    def _check_resumed(self) -> None:
-        """Raise ValueError where the first step after `resume` found another cost than the last one before left."""
-        if self._expected is None or not len(self.rows[-1]):
-            return
-        cost, reduction, *_, attempts, accepted = self.rows[-1][0]
-        expected, self._expected = self._expected, None
-        taken_back = attempts == 0  # from there, so that this is where it started
-        self._check_cost(cost + reduction * (accepted - taken_back), expected)
-
-    def _check_cost(self, found: float, expected: float | None) -> None:
-        """Raise ValueError for another cost than a checkpoint has, but for rounding of the residuals."""
-        rounding = 1e3 * np.finfo(self.progress.first_cost.dtype.as_numpy_dtype).eps ** 2
-        expected = np.nan if expected is None else expected
-        same = abs(found - expected) <= 1e-6 * abs(expected) + rounding * float(self.progress.first_cost)
-        if not same and np.isfinite([found, expected]).any():
-            self._assign(self.first)
-            raise ValueError(
-                "The checkpoint is of other residuals: where it goes on, the cost is not what it was. Delete the file "
-                f"to start again. Received: cost {found:.6g}, in the checkpoint {expected:.6g}"
-            )
-
-    def _set_status(self, status: Status) -> None:
-        outcome = self.progress.outcome._replace(status=tf.constant(int(status)))
-        self.progress = self.progress._replace(outcome=outcome)
-
-    def undone_if_it_raises(self, function: Function, *given: Any) -> Any:
-        """Return what a traced function returns; if it raises, the variables are as they were before all steps."""
-        try:
-            return call_flat(function, tf.nest.flatten(given))
-        except BaseException:
-            self._assign(self.first)
-            raise
-
-    def _assign(self, values: Sequence[Any]) -> None:
-        for variable, value in zip(self.flat, values):
-            variable.assign(value)
+    def _looked_beside(self, run: Run) -> tuple[Array, bool]:
+        """Return what `Minimisation.vanished` returns, by a function that is traced on demand."""
+        given = run.data, run.invariants, run.first
+        if self._vanished is None:
+            minimisation = Minimisation(Problem(self.residuals, run.flat, self._settings), alone=True)
+            specs = tf.nest.map_structure(lambda each: tf.type_spec_from_value(tf.convert_to_tensor(each)), given)
+            with unrecorded():
+                function = tf.function(minimisation.vanished, **self._compiled)
+                self._vanished = function.get_concrete_function(*specs)
+        with run.undone():
+            found, falls = call_flat(self._vanished, [tf.convert_to_tensor(each) for each in tf.nest.flatten(given)])
+        return found.numpy(), bool(falls)

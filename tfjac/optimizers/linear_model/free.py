@@ -2,6 +2,7 @@
 
 import tensorflow as tf
 
+from tfjac.optimizers import arrays
 from tfjac.optimizers.contracts import JacobianRows, LinearModel
 from tfjac.optimizers.linear_model.linearisation import Linearisation
 from tfjac.optimizers.linear_model.stacked import KernelsByRows
@@ -88,4 +89,4 @@ class FreeColumns(KernelsByRows, JacobianRows):
 
 
 def _only(free: Tensor, tensor: Tensor) -> Tensor:
-    return tf.where(free, tensor, tf.zeros_like(tensor))
+    return arrays.where(free, tensor, arrays.zeros_like(tensor))

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from tfjac.optimizers import arrays
 from tfjac.optimizers.conditions.bounds import Box
 from tfjac.optimizers.damping import Proposal, Verdict
 from tfjac.optimizers.damping.scaling import scaled_norm
@@ -64,7 +65,7 @@ def point_at(
     data = columns if prior is not None and prior.is_data else diagonal
     scaling = method.scaling.update(state.scaling, data)
     metric = method.damping.metric(state.damping, scaling)
-    curvature = tf.reduce_max(data / metric, axis=-1)
+    curvature = arrays.reduce_max(data / metric, axis=-1)
     # A regulariser alone, of a batch without weight, would take all weights to its own minimum, in one step.
     counts = has_residuals or (prior is not None and prior.is_data)
     return Point(
@@ -74,18 +75,18 @@ def point_at(
         length=scaled_norm(position, metric),
         columns=columns,
         finite=_all_finite(cost, curvature, gradient, position),
-        stationary=_all_zero(gradient) | (_all_zero(data) if counts else tf.zeros_like(cost, tf.bool)),
+        stationary=_all_zero(gradient) | (_all_zero(data) if counts else arrays.zeros_like(cost, tf.bool)),
         highest=method.damping.bounds(curvature)[1],
     )
 
 
 def _all_finite(cost: Tensor, curvature: Tensor, *vectors: Tensor) -> Tensor:
-    known = [tf.reduce_all(tf.math.is_finite(vector), axis=-1) for vector in vectors]
-    return tf.reduce_all([tf.math.is_finite(cost), tf.math.is_finite(curvature), *known], axis=0)
+    known = [arrays.reduce_all(arrays.is_finite(vector), axis=-1) for vector in vectors]
+    return arrays.all_of([arrays.is_finite(cost), arrays.is_finite(curvature), *known])
 
 
 def _all_zero(vector: Tensor) -> Tensor:
-    return tf.reduce_all(tf.equal(vector, 0), axis=-1)
+    return arrays.reduce_all(arrays.equal(vector, 0), axis=-1)
 
 
 # ------------------------------------------------------------------ before the cost is known
@@ -108,8 +109,8 @@ def propose(
     def proposal(damping: Tensor) -> Proposal:
         step, solved = solve(damping)
         length = scaled_norm(step, point.metric)
-        slope = tf.reduce_sum(gradient * step, axis=-1)
-        return Proposal(step, solved & tf.math.is_finite(length), damping, length, slope)
+        slope = arrays.reduce_sum(gradient * step, axis=-1)
+        return Proposal(step, solved & arrays.is_finite(length), damping, length, slope)
 
     chosen = method.damping.propose(damping_state, proposal, point.curvature)
     predicted = reduction(chosen.step)
@@ -126,8 +127,8 @@ def within(box: Box, position: Tensor, candidate: Candidate, reduction: Function
     """
     full, short = box.project(position + candidate.step), box.truncate(position, candidate.step)
     gains = reduction(full - position), reduction(short - position)
-    end = tf.where((gains[0] >= gains[1])[..., None], full, short)
-    return end, candidate._replace(step=end - position, expected=tf.maximum(*gains))
+    end = arrays.where((gains[0] >= gains[1])[..., None], full, short)
+    return end, candidate._replace(step=end - position, expected=arrays.maximum(*gains))
 
 
 # ------------------------------------------------------------------ once it is known
@@ -135,7 +136,7 @@ def within(box: Box, position: Tensor, candidate: Candidate, reduction: Function
 
 def looked_at(last: Attempt, candidate: Candidate, point: Point) -> Attempt:
     """Return the `Attempt` of a `Candidate` that is not tried; see `judged`."""
-    looked = tf.ones_like(last.looked)
+    looked = arrays.ones_like(last.looked)
     return last._replace(promised=candidate.predicted, looked=looked, **_proposed(candidate, point))
 
 
@@ -144,7 +145,7 @@ def _proposed(candidate: Candidate, point: Point) -> dict[str, Tensor]:
     proposal = candidate.proposal
     return {
         "predicted": candidate.predicted,
-        "held": proposal.damping * tf.square(proposal.length),
+        "held": proposal.damping * arrays.square(proposal.length),
         "step_length": scaled_norm(proposal.step, point.columns),
         "damping": proposal.damping,
     }
@@ -173,7 +174,7 @@ def judged(
         may_return: whether the step may be taken back later; so what `refused` is then.
     """
     (before, after, reduction), proposal = costs, candidate.proposal
-    slope = tf.reduce_sum(gradient * candidate.step, axis=-1)
+    slope = arrays.reduce_sum(gradient * candidate.step, axis=-1)
     alone = _verdict(before, reduction, candidate.expected, slope, proposal.solved, method.min_gain)
     verdict = alone if leeway is None else _lenient(alone, candidate.expected, leeway, method.min_gain)
     state = refused = method.damping.update(last.state, proposal, verdict, point.curvature)
@@ -182,9 +183,9 @@ def judged(
     return last._replace(
         attempts=last.attempts + 1,
         accepted=verdict.accepted,
-        cost=tf.where(verdict.accepted, after, before),
+        cost=arrays.where(verdict.accepted, after, before),
         reduction=verdict.reduction,
-        promised=tf.where(tf.equal(last.attempts, 0), candidate.predicted, last.promised),
+        promised=arrays.where(arrays.equal(last.attempts, 0), candidate.predicted, last.promised),
         ratio=alone.ratio,
         remeasured=~verdict.accepted & method.damping.remeasures(last.state, state),
         state=state,
@@ -197,23 +198,23 @@ def _verdict(
     cost: Tensor, reduction: Tensor, expected: Tensor, slope: Tensor, solved: Tensor, min_gain: float
 ) -> Verdict:
     """Compare the actual with the expected reduction; anything not finite is as bad as can be."""
-    infinity = tf.constant(float("inf"), reduction.dtype)
-    reduction = tf.where(tf.math.is_finite(reduction), reduction, -infinity)
-    sound = solved & (expected > 0) & tf.math.is_finite(expected) & (reduction > -infinity)
-    ratio = tf.where(sound, reduction / expected, -infinity)
+    infinity = arrays.constant(float("inf"), reduction)
+    reduction = arrays.where(arrays.is_finite(reduction), reduction, -infinity)
+    sound = solved & (expected > 0) & arrays.is_finite(expected) & (reduction > -infinity)
+    ratio = arrays.where(sound, reduction / expected, -infinity)
     return Verdict(accepted=ratio > min_gain, ratio=ratio, slope=slope, reduction=reduction, cost=cost)
 
 
 def _refusal(verdict: Verdict) -> Verdict:
     """Return the verdict on a step to where nothing is finite."""
-    worst = tf.fill(tf.shape(verdict.ratio), tf.constant(float("-inf"), verdict.ratio.dtype))
-    return verdict._replace(accepted=tf.zeros_like(verdict.accepted), ratio=worst, reduction=worst)
+    worst = arrays.full_like(verdict.ratio, float("-inf"))
+    return verdict._replace(accepted=arrays.zeros_like(verdict.accepted), ratio=worst, reduction=worst)
 
 
 def _lenient(verdict: Verdict, expected: Tensor, leeway: Leeway, min_gain: float) -> Verdict:
     """Return the verdict by the reduction since an earlier point, where that is the more favourable."""
     since = (verdict.reduction + leeway.rise) / (expected + leeway.promised)
-    ratio = tf.where(tf.math.is_finite(verdict.ratio), tf.maximum(verdict.ratio, since), verdict.ratio)
+    ratio = arrays.where(arrays.is_finite(verdict.ratio), arrays.maximum(verdict.ratio, since), verdict.ratio)
     return verdict._replace(accepted=ratio > min_gain, ratio=ratio)
 
 
@@ -249,27 +250,27 @@ def report_of(
         effective: the effective number of parameters; zero where left out.
         magnitude: `[p]`, how large w is there; by default `position`.
     """
-    products = tf.sqrt(point.columns) * tf.sqrt(2 * tf.abs(cost))[..., None]
+    products = arrays.sqrt(point.columns) * arrays.sqrt(2 * arrays.absolute(cost))[..., None]
     return Report(
         **last.reported(),
         gradient_norm=largest(gradient),
-        cosine=largest(tf.math.divide_no_nan(gradient, products)),
+        cosine=largest(arrays.divide_no_nan(gradient, products)),
         length=scaled_norm(position, point.columns),
         magnitude=scaled_norm(position if magnitude is None else magnitude, point.columns),
         status=_status(last, point),
-        solver=tf.fill(tf.shape(last.attempts), solver),
-        effective=tf.zeros_like(cost) if effective is None else effective,
+        solver=arrays.full_like(last.attempts, solver),
+        effective=arrays.zeros_like(cost) if effective is None else effective,
     )
 
 
 def _status(last: Attempt, point: Point) -> Tensor:
-    rejected = tf.where(last.damping >= point.highest, int(Status.STALLED), int(Status.REJECTED))
-    rejected = tf.where(last.remeasured, int(Status.REMEASURED), rejected)
-    status = tf.where(last.accepted, int(Status.RUNNING), rejected)
-    status = tf.where(point.stationary, int(Status.GRADIENT_TOLERANCE), status)
-    return tf.where(point.finite, status, int(Status.NOT_FINITE))
+    rejected = arrays.where(last.damping >= point.highest, int(Status.STALLED), int(Status.REJECTED))
+    rejected = arrays.where(last.remeasured, int(Status.REMEASURED), rejected)
+    status = arrays.where(last.accepted, int(Status.RUNNING), rejected)
+    status = arrays.where(point.stationary, int(Status.GRADIENT_TOLERANCE), status)
+    return arrays.where(point.finite, status, int(Status.NOT_FINITE))
 
 
 def largest(vector: Tensor) -> Tensor:
     """Return the largest element of a vector `[p]` by size."""
-    return tf.reduce_max(tf.abs(vector), axis=-1)
+    return arrays.reduce_max(arrays.absolute(vector), axis=-1)

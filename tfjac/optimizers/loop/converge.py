@@ -6,6 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfjac.arguments import positive
+from tfjac.optimizers import arrays
 from tfjac.optimizers.loop.records import Outcome, Report
 from tfjac.optimizers.statuses import Status
 from tfjac.types import Tensor
@@ -64,7 +65,7 @@ class Stretch(NamedTuple):
     @classmethod
     def begun(cls, cost: Tensor) -> "Stretch":
         """Return that before the first step, of scalars like `cost`."""
-        return cls(tf.zeros_like(cost), tf.zeros_like(cost, tf.int32))
+        return cls(arrays.zeros_like(cost), arrays.zeros_like(cost, tf.int32))
 
     @property
     def is_long(self) -> Tensor:
@@ -73,9 +74,9 @@ class Stretch(NamedTuple):
 
     def after(self, report: Report, limits: Tolerances, steps: Tensor | int = 1) -> "Stretch":
         """Return that after a `Report`; `steps`: how many steps there were since the one before."""
-        cost = tf.where(self.steps > 0, self.cost, report.cost_before)
-        fallen = cost - report.cost > max(limits.cost, limits.step, LITTLE) * tf.abs(cost)
-        return Stretch(tf.where(fallen, report.cost, cost), tf.where(fallen, 0, self.steps + steps))
+        cost = arrays.where(self.steps > 0, self.cost, report.cost_before)
+        fallen = cost - report.cost > max(limits.cost, limits.step, LITTLE) * arrays.absolute(cost)
+        return Stretch(arrays.where(fallen, report.cost, cost), arrays.where(fallen, 0, self.steps + steps))
 
 
 def tolerances(ftol: float | None, xtol: float | None, gtol: float | None, dtype: tf.DType) -> Tolerances:
@@ -88,7 +89,7 @@ def tolerances(ftol: float | None, xtol: float | None, gtol: float | None, dtype
     return Tolerances(*(default if value is None else float(value) for value in given.values()))
 
 
-def status_after(report: Report, limits: Tolerances, first_cost: Tensor, is_long: Tensor | bool = True) -> Tensor:
+def status_after(report: Report, limits: Tolerances, first_cost: Tensor, is_long: Tensor | bool = np.True_) -> Tensor:
     """Return the `Status` (int32) that a step gives rise to; RUNNING where there is no reason to stop.
 
     A short step is convergence only where it does not promise much either. A parameter of which the residuals are
@@ -117,26 +118,28 @@ def status_after(report: Report, limits: Tolerances, first_cost: Tensor, is_long
         first_cost: scalar, `first_cost_of` the first step.
         is_long: scalar bool, see `Stretch`.
     """
-    small, alone = limits.cost * report.cost_before, tf.square(report.cosine) * tf.abs(report.cost_before)
-    settled = (report.held <= report.predicted / 2) | (tf.abs(report.ratio - 1) > AS_PROMISED)
+    small, alone = limits.cost * report.cost_before, arrays.square(report.cosine) * arrays.absolute(report.cost_before)
+    settled = (report.held <= report.predicted / 2) | (arrays.absolute(report.ratio - 1) > AS_PROMISED)
     settled &= (report.held <= FREE * report.predicted) | is_long
-    flat = settled & (tf.abs(report.reduction) <= small) & (report.predicted <= small) & (report.ratio <= 2)
-    flat = tf.where(report.accepted, flat, (report.promised <= small) & (report.promised >= 0) & (report.attempts > 0))
+    flat = settled & (arrays.absolute(report.reduction) <= small) & (report.predicted <= small) & (report.ratio <= 2)
+    flat = arrays.where(
+        report.accepted, flat, (report.promised <= small) & (report.promised >= 0) & (report.attempts > 0)
+    )
     flat &= alone <= 2 * small
     short = report.accepted & settled & (report.step_length <= limits.step * report.magnitude)
-    little = limits.step * tf.maximum(tf.abs(report.cost_before), limits.step * first_cost)
+    little = limits.step * arrays.maximum(arrays.absolute(report.cost_before), limits.step * first_cost)
     rounding = _is_rounding(report, first_cost)
     short &= ((report.predicted <= little) & (alone <= 2 * little)) | rounding
-    stuck = tf.equal(report.status, int(Status.REJECTED)) | tf.equal(report.status, int(Status.STALLED))
-    status = tf.where(stuck, int(Status.STALLED), int(Status.RUNNING))
+    stuck = arrays.equal(report.status, int(Status.REJECTED)) | arrays.equal(report.status, int(Status.STALLED))
+    status = arrays.where(stuck, int(Status.STALLED), int(Status.RUNNING))
     if limits.cost > 0:
         flat |= stuck & rounding
-    status = tf.where(short, int(Status.STEP_TOLERANCE), status)
-    status = tf.where(flat, int(Status.COST_TOLERANCE), status)
+    status = arrays.where(short, int(Status.STEP_TOLERANCE), status)
+    status = arrays.where(flat, int(Status.COST_TOLERANCE), status)
     promising = (report.attempts > 0) & (report.promised > limits.gradient * report.cost_before)
     orthogonal = (report.cosine <= limits.gradient) & (stuck | ~promising)
-    status = tf.where(orthogonal, int(Status.GRADIENT_TOLERANCE), status)
-    return tf.where(tf.equal(report.status, int(Status.NOT_FINITE)), int(Status.NOT_FINITE), status)
+    status = arrays.where(orthogonal, int(Status.GRADIENT_TOLERANCE), status)
+    return arrays.where(arrays.equal(report.status, int(Status.NOT_FINITE)), int(Status.NOT_FINITE), status)
 
 
 def standing_of(report: Report, limits: Tolerances, first_cost: Tensor) -> Tensor:
@@ -151,24 +154,27 @@ def standing_of(report: Report, limits: Tolerances, first_cost: Tensor) -> Tenso
         limits: `Tolerances`.
         first_cost: scalar, `first_cost_of` the first step.
     """
-    cost, alone = tf.abs(report.cost_before), tf.square(report.cosine) * tf.abs(report.cost_before)
-    promised, rounding = tf.abs(report.promised), _is_rounding(report, first_cost)
+    cost, alone = (
+        arrays.absolute(report.cost_before),
+        arrays.square(report.cosine) * arrays.absolute(report.cost_before),
+    )
+    promised, rounding = arrays.absolute(report.promised), _is_rounding(report, first_cost)
 
     def gains_little(tolerance: float, whole: Tensor) -> Tensor:
         return (promised <= tolerance * whole) & (alone <= 2 * tolerance * cost)
 
     flat = (gains_little(limits.cost, cost) | rounding) & (limits.cost > 0)
     short = report.step_length <= limits.step * report.magnitude
-    short &= gains_little(limits.step, tf.maximum(cost, limits.step * first_cost)) | rounding
+    short &= gains_little(limits.step, arrays.maximum(cost, limits.step * first_cost)) | rounding
     orthogonal = (report.cosine <= limits.gradient) & (promised <= limits.gradient * cost)
-    status = tf.where(short, int(Status.STEP_TOLERANCE), int(Status.RUNNING))
-    status = tf.where(flat, int(Status.COST_TOLERANCE), status)
-    return tf.where(orthogonal, int(Status.GRADIENT_TOLERANCE), status)
+    status = arrays.where(short, int(Status.STEP_TOLERANCE), int(Status.RUNNING))
+    status = arrays.where(flat, int(Status.COST_TOLERANCE), status)
+    return arrays.where(orthogonal, int(Status.GRADIENT_TOLERANCE), status)
 
 
 def first_cost_of(report: Report) -> Tensor:
     """Return what to judge all steps by, for the `Report` of the first: F at the start, or zero if that is rounding."""
-    return tf.where(_is_within_rounding(report), tf.zeros_like(report.cost_before), report.cost_before)
+    return arrays.where(_is_within_rounding(report), arrays.zeros_like(report.cost_before), report.cost_before)
 
 
 def _is_rounding(report: Report, first_cost: Tensor) -> Tensor:
@@ -177,8 +183,8 @@ def _is_rounding(report: Report, first_cost: Tensor) -> Tensor:
     A parameter of which the residuals are independent but for rounding runs away: then it is the rounding that has
     grown up to F, which is as large as it was.
     """
-    cost, first = tf.abs(report.cost_before), tf.abs(first_cost)
-    return _is_within_rounding(report) & (tf.equal(first, 0) | (FALLEN * cost <= tf.cast(first, cost.dtype)))
+    cost, first = arrays.absolute(report.cost_before), arrays.absolute(first_cost)
+    return _is_within_rounding(report) & (arrays.equal(first, 0) | (FALLEN * cost <= arrays.cast(first, cost.dtype)))
 
 
 def _is_within_rounding(report: Report) -> Tensor:
@@ -187,8 +193,8 @@ def _is_within_rounding(report: Report) -> Tensor:
     ε‖C^½ |w|‖ is by how much r changes where each parameter changes by its own rounding, and about as large as rounding
     within r.
     """
-    rounding = ROUNDINGS * np.finfo(tf.convert_to_tensor(report.cost).dtype.as_numpy_dtype).eps * report.magnitude
-    return tf.sqrt(2 * tf.abs(report.cost_before)) <= rounding
+    rounding = ROUNDINGS * arrays.finfo(report.cost).eps * report.magnitude
+    return arrays.sqrt(2 * arrays.absolute(report.cost_before)) <= rounding
 
 
 def outcome_after(
@@ -197,8 +203,8 @@ def outcome_after(
     report: Report,
     status: Tensor,
     max_steps: Tensor,
-    stepped: Tensor | bool = True,
-    doubtful: Tensor | bool = False,
+    stepped: Tensor | bool = np.True_,
+    doubtful: Tensor | bool = np.False_,
 ) -> Outcome:
     """Return the outcome after a step, or after a mere linearisation where it is not `running` any more.
 
@@ -211,16 +217,16 @@ def outcome_after(
         stepped: scalar bool, whether a step was tried, where it was running.
         doubtful: scalar bool, whether it is still to be seen if the point that the step led to is a minimum.
     """
-    steps = outcome.steps + tf.cast(running & stepped, tf.int32)
-    ended = tf.equal(status, int(Status.RUNNING)) & (steps >= max_steps) & ~tf.convert_to_tensor(doubtful)
-    status = tf.where(ended, int(Status.MAX_STEPS), status)
+    steps = outcome.steps + arrays.cast(running & stepped, tf.int32)
+    ended = arrays.equal(status, int(Status.RUNNING)) & (steps >= max_steps) & ~doubtful
+    status = arrays.where(ended, int(Status.MAX_STEPS), status)
     return Outcome(
         x=(),
         cost=report.cost,
         gradient_norm=report.gradient_norm,
-        status=tf.where(running, status, outcome.status),
+        status=arrays.where(running, status, outcome.status),
         steps=steps,
         evaluations=outcome.evaluations + report.attempts,
         jacobians=outcome.jacobians + 1,
-        damping=tf.where(running, report.damping, outcome.damping),
+        damping=arrays.where(running, report.damping, outcome.damping),
     )

@@ -1,103 +1,152 @@
-"""The loop of steps, until there is a reason to stop: step, ask whether it has converged, go on or go back."""
+"""The loop of steps, until there is a reason to stop: step, ask whether it has converged, go on or go back.
 
-from typing import cast
+The driver knows neither what a step costs nor who takes it. Two kinds of `Carrier` do: in a graph, steps are ops, and
+the loop is one of the graph; outside, the loop is one of Python, and the steps are calls.
+"""
+
+import abc
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
 
 import tensorflow as tf
 
-from tfjac.graph import while_loop
-from tfjac.optimizers.loop.converge import standing_of
-from tfjac.optimizers.loop.problem import Problem
-from tfjac.optimizers.loop.progress import Allowance, Back, Invariants, Progress, Tried, gone_on, taken_back
-from tfjac.optimizers.loop.records import LONGEST_RECORD, Report, chosen, has_converged, row_of
-from tfjac.optimizers.loop.step import Step, take_step
-from tfjac.optimizers.solvers.problem_sizes import ProblemSizes
+from tfjac.optimizers import arrays
+from tfjac.optimizers.loop.converge import Tolerances, standing_of
+from tfjac.optimizers.loop.method import Method
+from tfjac.optimizers.loop.nonmonotone import Window
+from tfjac.optimizers.loop.options import Settings
+from tfjac.optimizers.loop.progress import Allowance, Progress, Tried, gone_on, taken_back
+from tfjac.optimizers.loop.records import Report, State, has_converged
+from tfjac.optimizers.loop.step import Restrictions, Step
 from tfjac.optimizers.statuses import Status
 from tfjac.types import Tensor
 
 
-class Driver:
-    """Takes the steps of a `Problem` in a loop of the graph.
+class Request(NamedTuple):
+    """What one step is asked for.
 
-    Args:
-        problem: a `Problem`.
-        data: list of tensors like `residuals.specs`.
-        invariants: `Invariants`.
-        allowance: an `Allowance`.
+    Attributes:
+        state: the `State` that the step before handed on.
+        running: scalar bool, whether there is no reason to stop; if there is one, the point is only linearised.
+        doubtful: scalar bool, whether the step before met a tolerance: this one is only looked at where its promise
+            says that its start is a minimum.
+        may_step: scalar bool, whether one more step is allowed.
+        first_cost: scalar, `first_cost_of` the first step.
+        window: the `Window`, or an empty tuple.
     """
 
-    def __init__(self, problem: Problem, data: list[Tensor], invariants: Invariants, allowance: Allowance) -> None:
-        self._problem, self._settings, self._placed = problem, problem.settings, (data, invariants)
-        self._allowance = allowance
+    state: State
+    running: tf.Tensor
+    doubtful: tf.Tensor
+    may_step: tf.Tensor
+    first_cost: tf.Tensor
+    window: Window | tuple[()]
 
-    def run(self, progress: Progress, record: bool, small: bool) -> tuple[Progress, Tensor, ProblemSizes]:
-        """Take steps; see `Minimisation.advance`.
+    def method_and_restrictions(
+        self, settings: Settings, cost: Tensor, restrictions: Restrictions
+    ) -> tuple[Method, Restrictions]:
+        """Return how to take the step from a point of `cost` with these `Restrictions`, and all that restricts it."""
+        if self.window:
+            leeway, is_usual = self.window.leeway(cost), settings.window is None
+            restrictions = restrictions._replace(leeway=leeway, leeway_is_usual=is_usual)
 
-        Args:
-            progress: the `Progress` so far.
-            record: whether to write down each step.
-            small: as of `while_loop`.
-        """
-        first, sizes = progress.outcome.steps, []
+        def stands(report: Callable[[], Report]) -> Tensor:
+            return has_converged(standing_of(report(), settings.limits, self.first_cost))
 
-        def step(progress: Progress, doubtful: Tensor, rows: Tensor) -> tuple[Progress, Tensor, Tensor]:
-            values = self._problem.values()
-            self._go_to_start(progress)
-            taken = self._take_step(progress, doubtful)
-            sizes.append(taken.sizes)
-            after, doubtful, report = self._follow(progress, taken, values, doubtful)
-            return after, doubtful, _recorded(rows, first, progress, after, report) if record else rows
+        def looks(report: Callable[[], Report]) -> Tensor:
+            return arrays.both(self.doubtful, lambda: ~self.may_step | stands(report))
 
-        rows = tf.zeros([LONGEST_RECORD + 1 if record else 0, 7], self._problem.dtype)
-        start = progress, tf.constant(False), rows
-        progress, _, rows = while_loop(self._is_unfinished, step, start, small=small)
-        return progress, rows, sizes[-1]
+        method = settings.method
+        method = method._replace(max_attempts=arrays.where(self.running, method.max_attempts, 0))
+        return method, restrictions._replace(looks=looks)
 
-    def _is_unfinished(self, progress: Progress, doubtful: Tensor, rows: Tensor) -> Tensor:
+
+class Carrier(Protocol):
+    """Who takes the steps, and where the variables are meanwhile."""
+
+    is_small: bool
+    """As of `tfjac.graph.while_loop`."""
+
+    @abc.abstractmethod
+    def values(self) -> list:
+        """What the variables hold, a list of arrays."""
+
+    @abc.abstractmethod
+    def write(self, values: list) -> list:
+        """Let the variables hold `values`, and return them."""
+
+    @abc.abstractmethod
+    def position(self) -> Any:
+        """The same as `values`, as one vector of all elements."""
+
+    @abc.abstractmethod
+    def go_to(self, position: Any) -> Any:
+        """Let the variables hold the elements of a vector, and return it."""
+
+    @abc.abstractmethod
+    def take(self, request: Request) -> Step:
+        """Take the step of a `Request` from where the variables are."""
+
+
+class Driver:
+    """Takes the steps of a `Carrier` until there is a reason to stop.
+
+    Args:
+        carrier: a `Carrier`.
+        limits: `Tolerances`.
+        allowance: an `Allowance`.
+        note: called with the `Report` of each step that was taken, outside of graphs.
+    """
+
+    def __init__(
+        self,
+        carrier: Carrier,
+        limits: Tolerances,
+        allowance: Allowance,
+        note: Callable[[Report], Any] | None = None,
+    ) -> None:
+        self._carrier, self._limits, self._allowance, self._note = carrier, limits, allowance, note
+
+    def run(self, progress: Progress) -> Progress:
+        """Return the `Progress` after the steps from the one so far."""
+        start = progress, arrays.zeros_like(progress.running)
+        return arrays.loop(self._is_unfinished, self._step, start, small=self._carrier.is_small)[0]
+
+    def _is_unfinished(self, progress: Progress, doubtful: Tensor) -> Tensor:
         more = progress.running & ((progress.outcome.steps < self._allowance.until) | doubtful)
         return more | (~progress.running & progress.moved & self._allowance.finish)
+
+    def _step(self, progress: Progress, doubtful: Tensor) -> tuple[Progress, Tensor]:
+        """Return the `Progress` after a step, and whether it is doubtful that it has led to a minimum."""
+        values = self._carrier.values()
+        self._go_to_start(progress)
+        may_step = progress.outcome.steps < arrays.minimum(self._allowance.until, self._allowance.max_steps)
+        known = progress.running, doubtful, may_step, progress.first_cost, progress.window
+        step = self._carrier.take(Request(progress.state, *known))
+        after, doubtful, report = self._follow(progress, step, values, doubtful)
+        if self._note is not None and after.outcome.steps > progress.outcome.steps:
+            self._note(report)
+        return after, doubtful
 
     def _go_to_start(self, progress: Progress) -> None:
         """Move the variables to the best point of the window, if the next step starts there."""
         window = progress.window
         if window:
             stays = progress.running & ~window.returns
-            tf.cond(stays, lambda: window.best, lambda: self._problem.go_to(window.best))
-
-    def _take_step(self, progress: Progress, doubtful: Tensor) -> Step:
-        """Take a step, or where there is a reason to stop a mere linearisation.
-
-        If the step before is `doubtful`, the step is only looked at where its promise says that its start is a minimum.
-        """
-        objective, restrictions = self._problem.objective(*self._placed)
-        if progress.window:
-            leeway, is_usual = progress.window.leeway(objective.cost), self._settings.window is None
-            restrictions = restrictions._replace(leeway=leeway, leeway_is_usual=is_usual)
-        may_step = progress.outcome.steps < tf.minimum(self._allowance.until, self._allowance.max_steps)
-
-        def looks(report: Report) -> Tensor:
-            standing = standing_of(report, self._settings.limits, progress.first_cost)
-            return doubtful & (~may_step | has_converged(standing))
-
-        method = self._settings.method
-        method = method._replace(max_attempts=tf.where(progress.running, method.max_attempts, 0))
-        return take_step(objective, progress.state, method, restrictions._replace(looks=looks))
+            arrays.branch(stays, lambda: window.best, lambda: self._carrier.go_to(window.best))
 
     def _follow(
-        self, progress: Progress, step: Step, values: list[Tensor], doubtful: Tensor
+        self, progress: Progress, step: Step, values: list, doubtful: Tensor
     ) -> tuple[Progress, Tensor, Report]:
         """Return the `Progress` after a `Step` from `values`, whether that is doubtful, and the `Report`."""
-        position = self._problem.position() if progress.window else None
+        position, back = self._carrier.position() if progress.window else None, progress.back
         tried = Tried(step, values, position, doubtful)
-        going_on, still_doubtful = gone_on(progress, tried, self._settings.limits, self._allowance.max_steps)
-        back = cast(Back, progress.back)  # there is one wherever this loop takes the steps
-        lost = tf.equal(step.report.status, int(Status.NOT_FINITE)) & back.known
-        returned, report = taken_back(progress, back, step.report, self._allowance.max_steps)
-        tf.cond(lost, lambda: self._problem.write(back.values), lambda: back.values)
-        return chosen(lost, returned, going_on), still_doubtful & ~lost, chosen(lost, report, step.report)
-
-
-def _recorded(rows: Tensor, first: Tensor, before: Progress, after: Progress, report: Report) -> Tensor:
-    """Return `rows` with that of a step, if one was taken; `first`: how many there were before the first row."""
-    stepped = after.outcome.steps > before.outcome.steps
-    index = tf.where(stepped, after.outcome.steps - first, LONGEST_RECORD + 1) - 1
-    return tf.tensor_scatter_nd_update(rows, [[index]], row_of(report)[None])
+        going_on, still_doubtful = gone_on(progress, tried, self._limits, self._allowance.max_steps)
+        lost = arrays.equal(step.report.status, int(Status.NOT_FINITE)) & back.known
+        arrays.branch(lost, lambda: self._carrier.write(back.values), lambda: back.values)
+        after, report = arrays.choice_of(
+            lost,
+            lambda: taken_back(progress, step.report, self._allowance.max_steps),
+            lambda: (going_on, step.report),
+        )
+        return after, still_doubtful & ~lost, report

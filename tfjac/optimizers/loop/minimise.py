@@ -1,120 +1,214 @@
-"""A whole minimisation as functions of a graph: the start, and steps, until there is a reason to stop."""
+"""A whole minimisation: the start, and steps, until there is a reason to stop; in a graph, and what of it is traced."""
 
+from typing import Any, NamedTuple
+
+import numpy as np
 import tensorflow as tf
 
-from tfjac.graph import SMALL
+from tfjac.graph import SMALL, call_flat
+from tfjac.optimizers import arrays
 from tfjac.optimizers.columns import Columns
 from tfjac.optimizers.conditions.conditions import Conditions
-from tfjac.optimizers.conditions.equality import Equality
-from tfjac.optimizers.loop.driver import Driver
-from tfjac.optimizers.loop.native_steps import Evaluation, suits, take_native_steps
+from tfjac.optimizers.loop.driver import Carrier, Driver, Request
 from tfjac.optimizers.loop.nonmonotone import Window
 from tfjac.optimizers.loop.options import Settings
 from tfjac.optimizers.loop.problem import Problem
 from tfjac.optimizers.loop.progress import Allowance, Invariants, Progress
-from tfjac.optimizers.loop.records import LONGEST_RECORD, Outcome, State
+from tfjac.optimizers.loop.records import Outcome, State
 from tfjac.optimizers.loop.residual_curvature import Secant
+from tfjac.optimizers.loop.step import End, Step, take_step
 from tfjac.optimizers.loop.vanished import is_doubtful, vanished_of_one
-from tfjac.optimizers.objective.residuals import unit_of
+from tfjac.optimizers.objective.residuals import units_of
 from tfjac.optimizers.solvers.problem_sizes import ProblemSizes
 from tfjac.optimizers.statuses import Status
 from tfjac.optimizers.tracing.traced_residuals import TracedResiduals
-from tfjac.types import Tensor, Variable
+from tfjac.types import Tensor
+
+
+class Drawn(NamedTuple):
+    """What is known of the residuals at the start.
+
+    Attributes:
+        drawn: list of tensors, what `residuals.draw` returned.
+        largest: scalar, the largest residual by size.
+        number: scalar int64, how many residuals there are.
+    """
+
+    drawn: list
+    largest: tf.Tensor
+    number: tf.Tensor
+
+    @classmethod
+    def of(cls, residuals: TracedResiduals, data: list[Tensor], dtype: tf.DType) -> "Drawn":
+        """Draw, in the current graph, and look at the residuals where the variables are."""
+        drawn = residuals.draw(data)
+        tensors = residuals.place(data, drawn)
+        sizes = [tf.reduce_max(tf.abs(tf.cast(each, dtype))) for each in tensors]
+        return cls(drawn, tf.reduce_max(tf.stack(sizes)), tf.add_n([tf.size(each, tf.int64) for each in tensors]))
+
+
+def begun(carrier: Carrier, problem: Problem, known: Drawn, conditions: Conditions) -> tuple[Invariants, Progress]:
+    """Return the `Invariants` and the `Progress` before the first step.
+
+    Args:
+        carrier: a `Carrier`; equations move the variables to the nearest point that fulfils them.
+        problem: the `Problem`.
+        known: what is `Drawn`.
+        conditions: `Conditions`.
+    """
+    position, settings = carrier.position(), problem.settings
+    status = arrays.where(known.number > 0, int(Status.RUNNING), int(Status.NO_RESIDUALS))
+    if conditions.box:
+        status = arrays.where(conditions.box.contains(position), status, int(Status.INFEASIBLE))
+    if conditions.equality:
+        possible = conditions.equality.has_solution
+        position = carrier.go_to(arrays.where(possible, conditions.equality.project(position), position))
+        status = arrays.where(possible, status, int(Status.INFEASIBLE))
+    sizes = known.largest[None]
+    if conditions.prior:
+        sizes = arrays.concat([sizes, conditions.prior.residuals(position)])
+    unit = units_of(sizes)
+    state, window = _first_state(problem, unit), _first_window(settings, position)
+    progress = Progress.begun(arrays.cast(status, tf.int32), carrier.values(), state, window)
+    return Invariants(known.drawn, unit, known.number, conditions), progress
+
+
+def _first_state(problem: Problem, like: Any) -> State:
+    """Return the `State` before the first step, of arrays like the scalar `like`."""
+    zero, scaling = arrays.constant(0, like), arrays.constant(np.zeros(problem.columns.total), like)
+    secant = Secant.none_yet(scaling) if problem.estimates_curvature else ()
+    return State(tuple(zero for _ in problem.settings.method.damping.state_names), scaling, secant)
+
+
+def _first_window(settings: Settings, position: Any) -> Window | tuple[()]:
+    size = settings.window or settings.method.solver.usual_window
+    return Window.empty(size, position) if size > 1 else ()
+
+
+class GraphSteps(Carrier):
+    """Steps as ops of the graph that is traced, from where the variables are.
+
+    Args:
+        problem: a `Problem`.
+        data: list of tensors like `residuals.specs`.
+        invariants: the `Invariants`, but before they are known.
+        is_small: as of `tfjac.graph.while_loop`.
+    """
+
+    def __init__(
+        self, problem: Problem, data: list[Tensor], invariants: Invariants | None = None, is_small: bool = False
+    ) -> None:
+        self._problem, self._data, self._invariants, self.is_small = problem, data, invariants, is_small
+        self.values, self.write = problem.values, problem.write
+        self.position, self.go_to = problem.position, problem.go_to
+
+    def take(self, request: Request) -> Step:
+        """Take the step of a `Request`."""
+        assert self._invariants is not None
+        objective, restrictions = self._problem.objective(self._data, self._invariants)
+        settings = self._problem.settings
+        return take_step(
+            objective, request.state, *request.method_and_restrictions(settings, objective.cost, restrictions)
+        )
+
+
+class StepFunction:
+    """One step, traced once.
+
+    Args:
+        problem: a `Problem`.
+        options: of `tf.function`.
+
+    Attributes:
+        sizes: the `ProblemSizes`.
+    """
+
+    def __init__(self, problem: Problem, **options: Any) -> None:
+        found: list[Step] = []
+
+        def step(data: list[Tensor], invariants: Invariants, request: Request) -> End:
+            found.append(GraphSteps(problem, data, invariants).take(request))
+            return End(found[-1].state, found[-1].report, found[-1].looked, found[-1].refused)
+
+        like, flag = np.zeros([], problem.dtype.as_numpy_dtype)[()], tf.TensorSpec([], tf.bool)
+        scalar, number = tf.TensorSpec([], problem.dtype), tf.TensorSpec([], tf.int64)
+        invariants = Invariants(problem.residuals.drawn_specs, scalar, number, problem.settings.conditions)
+        position = np.zeros(Columns(problem.variables).total, problem.dtype.as_numpy_dtype)
+        first = _first_state(problem, like), _first_window(problem.settings, position)
+        state, window = tf.nest.map_structure(_spec_of, first)
+        specs = invariants, Request(state, flag, flag, flag, scalar, window)
+        self._function = tf.function(step, **options).get_concrete_function(problem.residuals.specs, *specs)
+        self._dtypes = [spec.dtype for spec in tf.nest.flatten(specs)]
+        self.sizes: ProblemSizes = found[-1].sizes
+
+    def __call__(self, data: list[Tensor], *given: Any) -> Step:
+        """Return the `Step` of data, `Invariants` and a `Request`; NumPy but for `num_residuals`."""
+        tensors = [tf.convert_to_tensor(each, dtype) for each, dtype in zip(tf.nest.flatten(given), self._dtypes)]
+        end = tf.nest.map_structure(lambda each: each.numpy(), call_flat(self._function, [*data, *tensors]))
+        return Step(end.state, end.report, self.sizes, -1, end.looked, end.refused)
+
+
+def _spec_of(array: Any) -> tf.TensorSpec:
+    return tf.TensorSpec(np.shape(array), np.asarray(array).dtype)
+
+
+class CalledSteps(Carrier):
+    """Steps as calls of a `StepFunction`, from where the variables are.
+
+    Args:
+        function: a `StepFunction`.
+        problem: its `Problem`.
+        data: list of tensors like `residuals.specs`.
+    """
+
+    is_small = True
+
+    def __init__(self, function: StepFunction, problem: Problem, data: list[Tensor]) -> None:
+        self._function, self._problem, self._data = function, problem, data
+        self.values, self.write, self.go_to = problem.values, problem.write, problem.go_to
+
+    def place(self, invariants: Invariants) -> None:
+        """Take steps with these `Invariants` from now on."""
+        self._invariants = invariants
+
+    def read(self) -> None:
+        """Do nothing: the variables are where the steps are."""
+
+    def position(self) -> Any:
+        """Return all elements of the variables, NumPy."""
+        return self._problem.position().numpy()
+
+    def assign(self) -> None:
+        """Do nothing: the variables are where the steps are."""
+
+    def take(self, request: Request) -> Step:
+        """Take the step of a `Request`."""
+        return self._function(self._data, self._invariants, request)
 
 
 class Minimisation:
     """Functions to be traced that move variables to a minimum.
 
     Args:
-        residuals: `TracedResiduals`.
-        variables: list of variables.
-        settings: `Settings`.
+        problem: a `Problem`.
         alone: whether the graphs that they are traced in hold nothing else.
-
-    Attributes:
-        evaluation: the `Evaluation` that steps call, once they are traced; None where they call none.
     """
 
-    def __init__(
-        self, residuals: TracedResiduals, variables: list[Variable], settings: Settings, alone: bool = False
-    ) -> None:
-        self._residuals, self._settings = residuals, settings
-        self._problem = Problem(residuals, variables, settings)
-        self.evaluation: Evaluation | None = None
-        self._takes_native_steps = alone and suits(residuals, variables, settings)
-        numbers = _num_numbers(Columns(variables).total, residuals)
-        self._is_small = alone and not settings.jit_compile and numbers <= SMALL
-
-    def start(self, data: list[Tensor], conditions: Conditions) -> tuple[Invariants, Progress]:
-        """Return the `Invariants` and the `Progress` before the first step.
-
-        Args:
-            data: list of tensors like `residuals.specs`.
-            conditions: `Conditions`.
-        """
-        drawn = self._residuals.draw(data)
-        tensors = self._residuals.place(data, drawn)
-        number = tf.add_n([tf.size(tensor, tf.int64) for tensor in tensors])
-        position = self._problem.position()
-        status = tf.where(number > 0, int(Status.RUNNING), int(Status.NO_RESIDUALS))
-        if conditions.box:
-            status = tf.where(conditions.box.contains(position), status, int(Status.INFEASIBLE))
-        if conditions.equality:
-            position = self._project(conditions.equality, position)
-            status = tf.where(conditions.equality.has_solution, status, int(Status.INFEASIBLE))
-        pulls = [conditions.prior.residuals(position)] if conditions.prior else []
-        unit = unit_of([*tensors, *pulls], self._problem.dtype)
-        return Invariants(drawn, unit, number, conditions), self._progress(status, position)
-
-    def _progress(self, status: Tensor, position: Tensor) -> Progress:
-        """Return the first `Progress`, from `position`."""
-        method, dtype = self._settings.method, self._problem.dtype
-        zero, scaling = tf.zeros([], dtype), tf.zeros([self._problem.columns.total], dtype)
-        secant = Secant.none_yet(scaling) if self._problem.estimates_curvature else ()
-        state = State(tuple(zero for _ in method.damping.state_names), scaling, secant)
-        size = self._settings.window or method.solver.usual_window
-        window = Window.empty(size, position) if size > 1 else ()
-        goes_back = not self._takes_native_steps
-        return Progress.begun(status, self._problem.values(), state, window, goes_back=goes_back)
-
-    def _project(self, equality: Equality, position: Tensor) -> Tensor:
-        """Move the variables to the nearest point that fulfils the equations, where there is one, and return it."""
-        return self._problem.go_to(tf.where(equality.has_solution, equality.project(position), position))
-
-    def advance(
-        self,
-        data: list[Tensor],
-        invariants: Invariants,
-        progress: Progress,
-        allowance: Allowance,
-        record: bool = False,
-    ) -> tuple[Progress, Tensor, ProblemSizes]:
-        """Take steps.
-
-        Args:
-            data: list of tensors like `residuals.specs`.
-            invariants, progress: what `start`, or `advance`, returned.
-            allowance: an `Allowance`.
-            record: whether to write down each step, a Python bool; at most `LONGEST_RECORD` of them then.
-
-        Returns:
-            The `Progress`, what was written down, `[LONGEST_RECORD, 7]`, and the `ProblemSizes` of a step.
-        """
-        if self._takes_native_steps:
-            self.evaluation = self.evaluation or Evaluation(self._problem, data, invariants)
-            given = self._problem, data, invariants, progress, allowance, LONGEST_RECORD * record
-            return take_native_steps(self.evaluation, *given)
-        return Driver(self._problem, data, invariants, allowance).run(progress, record, self._is_small)
+    def __init__(self, problem: Problem, alone: bool = False) -> None:
+        self._problem, self._settings, self._residuals = problem, problem.settings, problem.residuals
+        numbers = _num_numbers(Columns(problem.variables).total, problem.residuals)
+        self._is_small = alone and not problem.settings.jit_compile and numbers <= SMALL
 
     def whole(self, data: list[Tensor], conditions: Conditions, max_steps: Tensor) -> tuple[Outcome, Invariants]:
         """Return the `Outcome` of all steps, with `x`, and the `Invariants`."""
-        first = self._problem.values()
-        invariants, progress = self.start(data, conditions)
+        first, problem = self._problem.values(), self._problem
+        known = Drawn.of(self._residuals, data, problem.dtype)
+        invariants, progress = begun(GraphSteps(problem, data), problem, known, conditions)
         ended, outcome = progress.running & (max_steps < 1), progress.outcome
         status = tf.where(ended, int(Status.MAX_STEPS), outcome.status)
         progress = progress._replace(outcome=outcome._replace(status=status))
-        progress, *_ = self.advance(data, invariants, progress, Allowance.whole(max_steps))
-        outcome = progress.outcome
+        steps = GraphSteps(problem, data, invariants, self._is_small)
+        outcome = Driver(steps, self._settings.limits, Allowance.whole(max_steps)).run(progress).outcome
         if not self._settings.conditions.equality:
             outcome = outcome._replace(status=self._looked_at(data, invariants, first, outcome))
         return outcome._replace(x=self._problem.values()), invariants
@@ -141,7 +235,7 @@ class Minimisation:
 
         Args:
             data: list of tensors like `residuals.specs`.
-            invariants: what `start` returned.
+            invariants: what `begun` returned.
             first: list of tensors, what the variables held before the first step.
         """
         objective, restrictions = self._problem.objective(data, invariants)

@@ -19,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from tfjac.optimizers import arrays
 from tfjac.optimizers.loop.records import Leeway, Report
 from tfjac.types import Tensor
 
@@ -55,19 +56,20 @@ class Window(NamedTuple):
     @classmethod
     def empty(cls, size: int, values: Tensor) -> "Window":
         """Return the window of `size` costs before the first step from `values` `[p]`."""
-        infinity, zero = tf.constant(np.inf, values.dtype), tf.constant(0)
-        costs, promised = tf.fill([size], -infinity), tf.zeros([size], values.dtype)
-        return cls(costs, promised, values, infinity, zero, zero, tf.constant(size), tf.constant(False))
+        infinity, zero = arrays.constant(np.inf, values), arrays.constant(0, values, tf.int32)
+        costs, promised = arrays.constant([-np.inf] * size, values), arrays.constant([0.0] * size, values)
+        no = arrays.constant(False, values, tf.bool)
+        return cls(costs, promised, values, infinity, zero, zero, arrays.constant(size, values, tf.int32), no)
 
     def leeway(self, cost: Tensor) -> Leeway:
         """Return the `Leeway` of a step from a point of `cost`."""
-        highest = tf.argmax(self.costs)
-        rise = tf.where(self.closed > 0, tf.zeros_like(cost), tf.maximum(self.costs[highest] - cost, 0))
-        return Leeway(rise, tf.where(rise > 0, self.promised[highest], tf.zeros_like(rise)))
+        highest = arrays.argmax(self.costs)
+        rise = arrays.where(self.closed > 0, arrays.zeros_like(cost), arrays.maximum(self.costs[highest] - cost, 0))
+        return Leeway(rise, arrays.where(rise > 0, self.promised[highest], arrays.zeros_like(rise)))
 
     def is_left(self, report: Report) -> Tensor:
         """Return whether a step ended at a worse point than the best one before it, a scalar bool."""
-        rounding = ROUNDINGS * np.finfo(report.cost.dtype.as_numpy_dtype).eps * tf.abs(self.lowest)
+        rounding = ROUNDINGS * arrays.finfo(report.cost).eps * arrays.absolute(self.lowest)
         has_moved = report.accepted | (self.since > 0)
         return has_moved & (report.cost - self.lowest > rounding)
 
@@ -81,27 +83,27 @@ class Window(NamedTuple):
         """
         moved = self._moved(report, values)
         returns = stops | (moved.since >= self.costs.shape[0])
-        forgotten = tf.fill(tf.shape(self.costs), -tf.constant(np.inf, self.costs.dtype))
+        forgotten = arrays.full_like(self.costs, -np.inf)
         return moved._replace(
-            costs=tf.where(returns, forgotten, moved.costs),
-            since=tf.where(returns, 0, moved.since),
-            closed=tf.where(returns, self.pause, tf.maximum(self.closed - 1, 0)),
-            pause=tf.where(returns, tf.minimum(2 * self.pause, LONGEST_PAUSE), self.pause),
+            costs=arrays.where(returns, forgotten, moved.costs),
+            since=arrays.where(returns, 0, moved.since),
+            closed=arrays.where(returns, self.pause, arrays.maximum(self.closed - 1, 0)),
+            pause=arrays.where(returns, arrays.minimum(2 * self.pause, LONGEST_PAUSE), self.pause),
             returns=returns,
         )
 
     def _moved(self, report: Report, values: Tensor) -> "Window":
         """Return the window after a step, if it goes on from where that led."""
-        costs = tf.where(
-            tf.equal(self.lowest, np.inf), tf.concat([[report.cost_before], self.costs[1:]], 0), self.costs
+        costs = arrays.where(
+            arrays.equal(self.lowest, np.inf), arrays.concat([[report.cost_before], self.costs[1:]], 0), self.costs
         )
-        moved = tf.concat([[report.cost], costs[:-1]], axis=0)
-        promised = tf.concat([tf.zeros_like(self.promised[:1]), self.promised[:-1] + report.predicted], axis=0)
+        moved = arrays.concat([[report.cost], costs[:-1]], axis=0)
+        promised = arrays.concat([arrays.zeros_like(self.promised[:1]), self.promised[:-1] + report.predicted], axis=0)
         better = report.cost < self.lowest
         return self._replace(
-            costs=tf.where(report.accepted, moved, costs),
-            promised=tf.where(report.accepted, promised, self.promised),
-            best=tf.where(better, values, self.best),
-            lowest=tf.where(better, report.cost, self.lowest),
-            since=tf.where(better, 0, self.since + tf.cast(report.accepted, tf.int32)),
+            costs=arrays.where(report.accepted, moved, costs),
+            promised=arrays.where(report.accepted, promised, self.promised),
+            best=arrays.where(better, values, self.best),
+            lowest=arrays.where(better, report.cost, self.lowest),
+            since=arrays.where(better, 0, self.since + arrays.cast(report.accepted, tf.int32)),
         )

@@ -79,11 +79,18 @@ class Problem:
 
     def linearised_at(self, position: Tensor, data: list[Tensor], invariants: Invariants) -> tuple[Tensor, LinearModel]:
         """Return the cost at `position` `[p]`, and the `LinearModel` there, without conditions and manifolds."""
+        objective = self._objective_at(position, data, invariants)
+        return objective.cost, objective.linearise()
+
+    def cost_at(self, position: Tensor, data: list[Tensor], invariants: Invariants) -> Tensor:
+        """Return the cost at `position` `[p]`, without conditions and manifolds."""
+        return self._objective_at(position, data, invariants).cost
+
+    def _objective_at(self, position: Tensor, data: list[Tensor], invariants: Invariants) -> Objective:
         standing = [Standing(value) for value in self._elements.split(position)]
         tensors = self._residuals_at(data, invariants, standing)
         kind = {"losses": self._losses, "unit": invariants.unit, "charts": standing}
-        objective = objective_of_residuals(tensors, self.variables, **kind)
-        return objective.cost, objective.linearise()
+        return objective_of_residuals(tensors, self.variables, **kind)
 
     def _residuals_at(self, data: list[Tensor], invariants: Invariants, charts: list) -> list[Tensor]:
         """Return the residuals, where charts stand for variables; None for what they hold."""

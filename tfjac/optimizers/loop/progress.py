@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from tfjac.optimizers import arrays
 from tfjac.optimizers.conditions.conditions import Conditions
 from tfjac.optimizers.loop.converge import (
     Stretch,
@@ -54,7 +55,7 @@ class Allowance(NamedTuple):
     @classmethod
     def whole(cls, max_steps: Tensor) -> "Allowance":
         """Return that of a minimisation from its start to its end."""
-        return cls(max_steps, max_steps, tf.constant(True))
+        return cls(max_steps, max_steps, arrays.constant(True, max_steps, tf.bool))
 
 
 class Back(NamedTuple):
@@ -85,7 +86,7 @@ class Progress(NamedTuple):
         stretch: a `Stretch`.
         moved: scalar bool, whether the gradient in `outcome` is that of another point than that where it would end now.
         window: a `Window`; an empty tuple where the cost never rises.
-        back: a `Back`; an empty tuple where one op takes the steps.
+        back: a `Back`.
     """
 
     outcome: Outcome
@@ -93,18 +94,16 @@ class Progress(NamedTuple):
     first_cost: tf.Tensor
     stretch: Stretch
     moved: tf.Tensor
-    window: Window | tuple[()] = ()
-    back: Back | tuple[()] = ()
+    window: Window | tuple[()]
+    back: Back
 
     @property
     def running(self) -> Tensor:
         """Whether there is no reason to stop yet."""
-        return tf.equal(self.outcome.status, int(Status.RUNNING))
+        return arrays.equal(self.outcome.status, int(Status.RUNNING))
 
     @classmethod
-    def begun(
-        cls, status: Tensor, values: list, state: State, window: Window | tuple[()], *, goes_back: bool
-    ) -> "Progress":
+    def begun(cls, status: Tensor, values: list, state: State, window: Window | tuple[()]) -> "Progress":
         """Return the progress before the first step.
 
         Args:
@@ -112,12 +111,11 @@ class Progress(NamedTuple):
             values: list of tensors, what the variables hold.
             state: the first `State`.
             window: the first `Window`, or an empty tuple.
-            goes_back: whether steps may be taken back.
         """
-        zero, none = tf.zeros([], state.scaling.dtype), tf.constant(0)
+        zero, none = arrays.constant(0, state.scaling), arrays.zeros_like(status)
         outcome = Outcome((), zero, zero, status, none, none, none, zero)
-        back = Back(tf.constant(False), zero, values, state, window) if goes_back else ()
-        return cls(outcome, state, zero, Stretch.begun(zero), tf.equal(status, int(Status.RUNNING)), window, back)
+        back = Back(arrays.constant(False, zero, tf.bool), zero, values, state, window)
+        return cls(outcome, state, zero, Stretch.begun(zero), arrays.equal(status, int(Status.RUNNING)), window, back)
 
 
 class Tried(NamedTuple):
@@ -143,16 +141,16 @@ def gone_on(progress: Progress, tried: Tried, limits: Tolerances, max_steps: Ten
     """
     step, running, window = tried.step, progress.running, progress.window
     report, moved = step.report, step.report.accepted
-    first_cost = tf.where(tf.equal(progress.outcome.steps, 0), first_cost_of(report), progress.first_cost)
-    stretch = progress.stretch.after(report, limits, tf.cast(~step.looked, tf.int32))
+    first_cost = arrays.where(arrays.equal(progress.outcome.steps, 0), first_cost_of(report), progress.first_cost)
+    stretch = progress.stretch.after(report, limits, arrays.cast(~step.looked, tf.int32))
     status = status_after(report, limits, first_cost, stretch.is_long)
-    status = tf.where(step.looked, standing_of(report, limits, first_cost), status)
+    status = arrays.where(step.looked, standing_of(report, limits, first_cost), status)
     if window:
-        left = running & window.is_left(report) & tf.not_equal(status, int(Status.RUNNING))
-        status = tf.where(left, int(Status.RUNNING), status)
-    stepped = ~step.looked & ~(tried.doubtful & tf.equal(report.attempts, 0))
+        left = running & window.is_left(report) & arrays.not_equal(status, int(Status.RUNNING))
+        status = arrays.where(left, int(Status.RUNNING), status)
+    stepped = ~step.looked & ~(tried.doubtful & arrays.equal(report.attempts, 0))
     doubtful = running & moved & has_converged(status)
-    status = tf.where(doubtful, int(Status.RUNNING), status)
+    status = arrays.where(doubtful, int(Status.RUNNING), status)
     outcome = outcome_after(progress.outcome, running, report, status, max_steps, stepped, doubtful)
     back = Back(moved, report.cost_before, tried.values, step.refused, window)
     if window:
@@ -161,16 +159,18 @@ def gone_on(progress: Progress, tried: Tried, limits: Tolerances, max_steps: Ten
     return Progress(outcome, step.state, first_cost, stretch, moved, window, back), doubtful
 
 
-def taken_back(progress: Progress, back: Back, report: Report, max_steps: Tensor) -> tuple[Progress, Report]:
+def taken_back(progress: Progress, report: Report, max_steps: Tensor) -> tuple[Progress, Report]:
     """Return the `Progress` where the last step is taken back, as if it had been rejected, and the `Report`."""
+    back = progress.back
     report = report._replace(
         cost=back.cost,
         reduction=back.cost - report.cost,
-        ratio=tf.constant(-np.inf, report.ratio.dtype),
+        ratio=arrays.full_like(report.ratio, -np.inf),
         damping=progress.outcome.damping,
         gradient_norm=progress.outcome.gradient_norm,
-        status=tf.constant(int(Status.REJECTED)),
+        status=arrays.full_like(report.status, int(Status.REJECTED)),
     )
-    outcome = outcome_after(progress.outcome, progress.running, report, tf.constant(int(Status.RUNNING)), max_steps)
-    back, moved = back._replace(known=tf.constant(False)), tf.constant(False)
+    running = arrays.full_like(report.status, int(Status.RUNNING))
+    outcome = outcome_after(progress.outcome, progress.running, report, running, max_steps)
+    back, moved = back._replace(known=arrays.zeros_like(back.known)), arrays.zeros_like(back.known)
     return Progress(outcome, back.state, progress.first_cost, progress.stretch, moved, back.window, back), report

@@ -2,8 +2,10 @@
 
 from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
+from tfjac.optimizers import arrays
 from tfjac.optimizers.statuses import Status
 from tfjac.types import T, Tensor
 
@@ -81,12 +83,12 @@ class Report(NamedTuple):
     @property
     def accepted(self) -> Tensor:
         """Scalar bool: whether the variables moved."""
-        return tf.equal(self.status, int(Status.RUNNING))
+        return arrays.equal(self.status, int(Status.RUNNING))
 
     @property
     def cost_before(self) -> Tensor:
         """F before the step."""
-        return tf.where(self.accepted, self.cost + self.reduction, self.cost)
+        return arrays.where(self.accepted, self.cost + self.reduction, self.cost)
 
 
 class Outcome(NamedTuple):
@@ -117,10 +119,10 @@ class Outcome(NamedTuple):
 
     def in_units(self, unit: Tensor) -> "Outcome":
         """Return what it is of residuals that were measured in a unit; of a cost that is out of range, NOT_FINITE."""
-        square = tf.square(unit)
+        square = arrays.square(unit)
         cost = self.cost * square
-        lost = tf.math.is_finite(self.cost) & ~tf.math.is_finite(cost) & ~self.success
-        status = tf.where(lost, int(Status.NOT_FINITE), self.status)
+        lost = arrays.is_finite(self.cost) & ~arrays.is_finite(cost) & ~self.success
+        status = arrays.where(lost, int(Status.NOT_FINITE), self.status)
         return self._replace(cost=cost, gradient_norm=self.gradient_norm * square, status=status)
 
     @property
@@ -131,7 +133,12 @@ class Outcome(NamedTuple):
 
 def has_converged(status: Tensor) -> Tensor:
     """Return whether a tolerance was met, a bool tensor like `status`."""
-    return tf.reduce_any([tf.equal(status, int(each)) for each in Status if each.converged], axis=0)
+    if isinstance(status, np.generic):
+        return np.bool_(int(status) in _CONVERGED)
+    return tf.reduce_any([tf.equal(status, each) for each in _CONVERGED], axis=0)
+
+
+_CONVERGED = [int(each) for each in Status if each.converged]
 
 
 class Point(NamedTuple):
@@ -194,9 +201,9 @@ class Attempt(NamedTuple):
     @classmethod
     def none_yet(cls, cost: Tensor, state: tuple) -> "Attempt":
         """Return what stands before the first attempt."""
-        none = tf.zeros_like(cost)
-        nothing, no = (none,) * 7, tf.cast(none, tf.bool)
-        return cls._make([tf.cast(none, tf.int32), no, cost, *nothing, no, no, state, state])
+        none = arrays.zeros_like(cost)
+        nothing, no = (none,) * 7, arrays.cast(none, tf.bool)
+        return cls._make([arrays.cast(none, tf.int32), no, cost, *nothing, no, no, state, state])
 
     def reported(self) -> dict[str, Tensor]:
         """Return what the `Report` of a step says of its last attempt, by name."""
@@ -205,16 +212,10 @@ class Attempt(NamedTuple):
 
 def chosen(condition: Tensor, record: T, other: T) -> T:
     """Return a record of tensors where a condition holds, else another like it; a condition `[n]` is that of rows."""
-    choice = tf.where if condition.shape.rank == 0 else tf.compat.v1.where  # the latter takes rows as they are
-    return tf.nest.map_structure(lambda one, two: choice(condition, one, two), record, other)
+    return arrays.choice(condition, record, other)
 
 
-LONGEST_RECORD = 256
-"""So many steps are recorded in the graph before they are handed over."""
-
-
-def row_of(report: Report) -> Tensor:
-    """Return what is recorded of a `Report`, `[7]`, in the order of the fields of `results.history.History`."""
-    dtype = report.cost.dtype
-    rest = [tf.cast(report.attempts, dtype), tf.cast(report.accepted, dtype)]
-    return tf.stack([report.cost, report.reduction, report.ratio, report.damping, report.gradient_norm, *rest])
+def row_of(report: Report) -> list[float]:
+    """Return what is recorded of a `Report`, in the order of the fields of `results.history.History`."""
+    known = report.cost, report.reduction, report.ratio, report.damping, report.gradient_norm
+    return [*map(float, known), float(report.attempts), float(report.accepted)]

@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from tfjac.optimizers import arrays
 from tfjac.optimizers.contracts import LinearModel
 from tfjac.optimizers.damping import TrustRegionDamping
 from tfjac.optimizers.damping.scaling import scaled_norm
@@ -83,7 +84,7 @@ class Secant(NamedTuple):
     @classmethod
     def none_yet(cls, zeros: Tensor) -> "Secant":
         """Return that before the first step, for zeros `[p]`."""
-        return cls(zeros[:, None] * zeros, zeros, zeros, zeros, tf.constant(False))
+        return cls(zeros[:, None] * zeros, zeros, zeros, zeros, arrays.constant(False, zeros, tf.bool))
 
     def learnt(self, model: LinearModel, metric: Tensor) -> "Secant":
         """Return the same with the last step in the matrix, and none that is to be learnt from.
@@ -95,18 +96,20 @@ class Secant(NamedTuple):
         step, gradient = self.step, model.gradient()
         change = gradient - self.gradient
         curved = change - (self.product + product_of(model, step)) / 2
-        known = dot(step, tf.linalg.matvec(self.matrix, step))
-        size = tf.where(tf.equal(known, 0), tf.ones_like(known), tf.abs(dot(step, curved)) / tf.abs(known))
-        matrix = tf.minimum(size, 1) * self.matrix
+        known = dot(step, arrays.matvec(self.matrix, step))
+        size = arrays.where(
+            arrays.equal(known, 0), arrays.ones_like(known), arrays.absolute(dot(step, curved)) / arrays.absolute(known)
+        )
+        matrix = arrays.minimum(size, 1) * self.matrix
         along = dot(change, step)
         least = PARALLEL * scaled_norm(step, metric) * scaled_norm(change, 1 / metric)
-        weight = change * (tf.minimum(tf.abs(along) / least, 1) / along)
-        off = curved - tf.linalg.matvec(matrix, step)
+        weight = change * (arrays.minimum(arrays.absolute(along) / least, 1) / along)
+        off = curved - arrays.matvec(matrix, step)
         outer = off[:, None] * weight
-        matrix += outer + tf.transpose(outer) - dot(off, step) * weight[:, None] * weight
-        kept, sound = tf.reduce_any(tf.not_equal(step, 0)), tf.reduce_all(tf.math.is_finite(matrix))
-        matrix = tf.where(kept, tf.where(sound, matrix, tf.zeros_like(matrix)), self.matrix)
-        zeros = tf.zeros_like(step)
+        matrix += outer + arrays.transpose(outer) - dot(off, step) * weight[:, None] * weight
+        kept, sound = arrays.reduce_any(arrays.not_equal(step, 0)), arrays.reduce_all(arrays.is_finite(matrix))
+        matrix = arrays.where(kept, arrays.where(sound, matrix, arrays.zeros_like(matrix)), self.matrix)
+        zeros = arrays.zeros_like(step)
         return Secant(matrix, zeros, gradient, zeros, self.better & (sound | ~kept))
 
 
@@ -137,24 +140,24 @@ class Curved:
         self._plain, self._whole, matrix = plain, whole, plain.matrix
         assert matrix is not None
         self._secant = secant.learnt(whole, point.metric)
-        free = model.only_free(tf.ones_like(plain.gradient))
+        free = model.only_free(arrays.ones_like(plain.gradient))
         self._curvature = free[:, None] * free * self._secant.matrix
 
         def stays() -> Tensor:
             newton, solved = plain.solver(point.metric)(lowest)
             return solved & (plain.reduction(newton) <= (1 - STAYS) * cost)
 
-        self._used = tf.cond(self._secant.better, stays, lambda: tf.constant(False))
-        self._matrix = tf.where(self._used, matrix + self._curvature, matrix)
+        self._used = arrays.branch(self._secant.better, stays, lambda: arrays.constant(False, cost, tf.bool))
+        self._matrix = arrays.where(self._used, matrix + self._curvature, matrix)
 
     def system(self, attempts: Tensor) -> System:
         """Return the `System` after so many attempts, a scalar int32: if the first was rejected, it is that of J."""
-        used = self._used & tf.equal(attempts, 0)
+        used = self._used & arrays.equal(attempts, 0)
         return self._plain.with_matrix(self._matrix, used)
 
     def refused(self) -> Secant:
         """Return the `Secant` after a step that is taken back."""
-        return self._secant._replace(better=tf.constant(False))
+        return self._secant._replace(better=arrays.zeros_like(self._secant.better))
 
     def after(self, step: Tensor, reduction: Tensor, attempts: Tensor) -> Secant:
         """Return the `Secant` after a step.
@@ -164,12 +167,12 @@ class Curved:
             reduction: scalar, by how much it lowered the cost.
             attempts: scalar int32, how many it took.
         """
-        predicted, curvature = self._plain.reduction(step), dot(step, tf.linalg.matvec(self._curvature, step))
-        plain, curved = tf.abs(reduction - predicted), tf.abs(reduction - predicted + curvature / 2)
-        better = tf.where(self._used & tf.equal(attempts, 1), MARGIN * plain >= curved, MARGIN * curved < plain)
-        kept = tf.reduce_any(tf.not_equal(step, 0))
+        predicted, curvature = self._plain.reduction(step), dot(step, arrays.matvec(self._curvature, step))
+        plain, curved = arrays.absolute(reduction - predicted), arrays.absolute(reduction - predicted + curvature / 2)
+        better = arrays.where(self._used & arrays.equal(attempts, 1), MARGIN * plain >= curved, MARGIN * curved < plain)
+        kept = arrays.reduce_any(arrays.not_equal(step, 0))
         product = product_of(self._whole, step)
-        return self._secant._replace(step=step, product=product, better=tf.where(kept, better, self._used))
+        return self._secant._replace(step=step, product=product, better=arrays.where(kept, better, self._used))
 
 
 def product_of(model: LinearModel, vector: Tensor) -> Tensor:

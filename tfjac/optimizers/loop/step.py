@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from tfjac.graph import while_loop
+from tfjac.optimizers import arrays
 from tfjac.optimizers.conditions.bounds import Box
 from tfjac.optimizers.conditions.equality import Equality
 from tfjac.optimizers.contracts import Allowed, LinearModel, Objective
@@ -56,15 +56,16 @@ class Restrictions(NamedTuple):
         equality: an `Equality` that the variables fulfil and go on to.
         leeway: a `Leeway`; without it the cost must not rise.
         leeway_is_usual: whether only solvers with a `usual_window` have it, as the user did not ask for one.
-        looks: function from the `Report` of a step that is proposed to whether to leave it at that, a scalar bool; for
-            a minimisation, where a step may also be taken back when the next one finds what J is there.
+        looks: function from what returns the `Report` of a step that is proposed to whether to leave it at that, a
+            scalar bool; for a minimisation, where a step may also be taken back when the next one finds what J is
+            there.
     """
 
     box: Box | None = None
     equality: Equality | None = None
     leeway: Leeway | None = None
     leeway_is_usual: bool = False
-    looks: Callable[[Report], Tensor] | None = None
+    looks: Callable[[Callable[[], Report]], Tensor] | None = None
 
     def leeway_of(self, solver: Solver) -> Leeway | None:
         """Return the leeway of the steps of a `Solver`."""
@@ -198,7 +199,7 @@ class Stepper:
         point, damping = self._point, self._method.damping
         state = damping.resume(self._start.state.damping, point.curvature, point.length)
         first = Attempt.none_yet(self._objective.cost, state)
-        (last,) = while_loop(
+        (last,) = arrays.loop(
             lambda last: ~is_decided(last, point, self._method), lambda last: (self._attempt(last),), (first,)
         )
         return self._finish(last)
@@ -211,8 +212,8 @@ class Stepper:
         if looks is None:
             return self._try(last, candidate, system)
         seen = looked_at(last, candidate, self._point)
-        enough = tf.equal(last.attempts, 0) & looks(self._report(seen))
-        return tf.cond(enough, lambda: seen, lambda: self._try(last, candidate, system))
+        enough = arrays.both(arrays.equal(last.attempts, 0), lambda: looks(lambda: self._report(seen)))
+        return arrays.branch(enough, lambda: seen, lambda: self._try(last, candidate, system))
 
     def _system_of(self, last: Attempt) -> tuple[System, Function]:
         """Return the `System` of the attempt after `last`, and what solves it."""
@@ -242,7 +243,7 @@ class Stepper:
         end, candidate = within(box, self._position, candidate, system.reduction)
         if bend is not None:
             inside = box.contains(self._position + step) & box.contains(self._position + curved)
-            end = tf.where(inside, self._position + curved, end)
+            end = arrays.where(inside, self._position + curved, end)
         self._objective.move_to(self._values, end)
         return candidate
 
@@ -252,15 +253,15 @@ class Stepper:
             return None
         curve = partial(self._curve, self._acceleration, candidate)
         if tf.is_tensor(self._bends):
-            return tf.cond(self._bends, curve, lambda: tf.zeros_like(self._position))
+            return arrays.branch(self._bends, curve, lambda: arrays.zeros_like(self._position))
         return curve()
 
     def _curve(self, acceleration: GeodesicAcceleration, candidate: Candidate) -> Tensor:
         """Return ½a `[p]` of the step v of a `Candidate`, see `GeodesicAcceleration`."""
         jacobian, step = self._model.jacobian, candidate.step
         change = self._change_at(acceleration.difference * step)
-        linear = jacobian.matvec(tf.cast(step, jacobian.dtype))
-        residual = tf.cast(self._model.residual, change.dtype)
+        linear = jacobian.matvec(arrays.cast(step, jacobian.dtype))
+        residual = arrays.cast(self._model.residual, change.dtype)
         return acceleration.bend(candidate.proposal, self._solve, residual, change, linear, self._point.metric)
 
     def _change_at(self, step: Tensor) -> Tensor:
@@ -285,9 +286,11 @@ class Stepper:
         """Return what is known after the `last` attempt."""
         before, scaling, effective = self._start.state, self._point.scaling, None
         if self._start.free is not None:
-            scaling = tf.where(self._start.free, scaling, before.scaling)
+            scaling = arrays.where(self._start.free, scaling, before.scaling)
         if self._method.evidence:
-            effective = tf.cond(last.accepted, self._system.effective_parameters, lambda: tf.zeros_like(last.cost))
+            effective = arrays.branch(
+                last.accepted, self._system.effective_parameters, lambda: arrays.zeros_like(last.cost)
+            )
         kept, refused = self._secants(last)
         after = chosen(self._point.usable, State(last.state, scaling, kept), before)
         return End(after, self._report(last, effective), last.looked, State(last.refused, scaling, refused))

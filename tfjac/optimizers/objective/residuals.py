@@ -7,6 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfjac.graph import Dependence, as_tf_variable, inline_calls, source_in, verification_wanted
+from tfjac.optimizers import arrays
 from tfjac.optimizers.columns import Columns
 from tfjac.optimizers.conditions.coordinates import positions_of, sources_of
 from tfjac.optimizers.objective.broadcasts import warn_of_broadcasts
@@ -147,9 +148,10 @@ def unit_of(residuals: Any, dtype: tf.DType) -> Tensor:
 
 def units_of(residuals: Tensor) -> Tensor:
     """Return the `unit_of` each row of residuals `[..., m]`."""
-    half = tf.math.log(tf.reduce_max(tf.abs(residuals), axis=-1)) / (2 * np.log(2))
-    extreme = (tf.abs(half) > 16) & tf.math.is_finite(half)
-    return tf.where(extreme, tf.pow(tf.constant(2, residuals.dtype), tf.round(half)), tf.ones_like(half))
+    half = arrays.log(arrays.reduce_max(arrays.absolute(residuals), axis=-1)) / (2 * float(np.log(2)))
+    extreme = (arrays.absolute(half) > 16) & arrays.is_finite(half)
+    power = arrays.power(arrays.constant(2, residuals), arrays.round_even(half))
+    return arrays.where(extreme, power, arrays.ones_like(half))
 
 
 def _sources(graph: tf.Graph, variables: Sequence[Variable]) -> list:

@@ -5,9 +5,9 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
-import numpy as np
 import tensorflow as tf
 
+from tfjac.optimizers import arrays
 from tfjac.optimizers.contracts import LinearModel
 from tfjac.optimizers.memory_budget import exceeded
 from tfjac.optimizers.solvers.problem_sizes import ProblemSizes
@@ -76,12 +76,12 @@ class ProductSystem(System):
 
 def dot(one: Tensor, other: Tensor) -> Tensor:
     """Return the product of two vectors, a scalar; products of matrices of one row are three times slower on a CPU."""
-    return tf.reduce_sum(one * other)
+    return arrays.reduce_sum(one * other)
 
 
 def finite_or_zeros(step: Tensor, solved: Tensor | bool = True) -> Solved:
     """Return a step and whether it was solved for and is finite; where it was not, the step is zeros."""
-    solved = tf.reduce_all(tf.math.is_finite(step)) & solved
+    solved = arrays.reduce_all(arrays.is_finite(step)) & solved
     return zeros_unless(solved, step), solved
 
 
@@ -95,12 +95,12 @@ def least_damping(diagonal: Tensor) -> Tensor:
     Args:
         diagonal: of the matrix that λ is added to.
     """
-    return ROUNDINGS * np.finfo(diagonal.dtype.as_numpy_dtype).eps * tf.reduce_max(diagonal)
+    return ROUNDINGS * arrays.finfo(diagonal).eps * arrays.reduce_max(diagonal)
 
 
 def zeros_unless(solved: Tensor, step: Tensor) -> Tensor:
     """Return a step, or zeros where it was not solved for."""
-    return tf.where(solved, step, tf.zeros_like(step))
+    return arrays.where(solved, step, arrays.zeros_like(step))
 
 
 class Solver(abc.ABC):

@@ -4,9 +4,8 @@ import copy
 from collections.abc import Callable
 
 import keras
-import tensorflow as tf
 
-from tfjac.ops import damped_solve
+from tfjac.optimizers import arrays
 from tfjac.optimizers.contracts import LinearModel
 from tfjac.optimizers.solvers.base import Cost, Solve, Solved, Solver, System, dot, least_damping
 from tfjac.optimizers.solvers.effective_parameters import of_gram
@@ -61,9 +60,9 @@ class NormalSystem(System):
         is_singular: bool = False,
     ) -> None:
         self._is_singular = is_singular
-        self.gradient, self.diagonal, self.adjoint = gradient, tf.linalg.diag_part(gram), adjoint
-        self.precision = tf.zeros_like(gradient) if precision is None else precision
-        self.matrix = gram if precision is None else tf.linalg.set_diag(gram, self.diagonal + precision)
+        self.gradient, self.diagonal, self.adjoint = gradient, arrays.diag_part(gram), adjoint
+        self.precision = arrays.zeros_like(gradient) if precision is None else precision
+        self.matrix = gram if precision is None else arrays.with_diagonal(gram, self.diagonal + precision)
 
     def solver(self, scaling: Tensor) -> Solve:
         least = least_damping(self.diagonal / scaling)
@@ -73,21 +72,21 @@ class NormalSystem(System):
             if residual is not None:
                 assert self.adjoint is not None
                 gradient = self.adjoint(residual)
-            at = lambda damping: damped_solve(self.matrix, -gradient, scaling, damping)  # noqa: E731
+            at = lambda damping: arrays.damped_solve(self.matrix, -gradient, scaling, damping)  # noqa: E731
             if self._is_singular is not False:
-                damping = tf.where(self._is_singular, tf.maximum(damping, least), damping)
+                damping = arrays.where(self._is_singular, arrays.maximum(damping, least), damping)
             found = at(damping)
-            return tf.cond(found[1] | (damping >= least), lambda: found, lambda: at(least))
+            return arrays.branch(found[1] | (damping >= least), lambda: found, lambda: at(least))
 
         return solve
 
     def with_matrix(self, matrix: Tensor, changed: Tensor) -> "NormalSystem":
         other = copy.copy(self)
-        other.matrix = tf.where(changed, matrix, self.matrix)
+        other.matrix = arrays.where(changed, matrix, self.matrix)
         return other
 
     def effective_parameters(self) -> Tensor:
         return of_gram(self.matrix, self.precision)
 
     def quadratic(self, step: Tensor) -> Tensor:
-        return dot(step, tf.linalg.matvec(self.matrix, step))
+        return dot(step, arrays.matvec(self.matrix, step))

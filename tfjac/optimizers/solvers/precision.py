@@ -4,6 +4,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfjac.optimizers import arrays
 from tfjac.optimizers.contracts import LinearModel
 from tfjac.optimizers.solvers.base import Solve, Solved, Solver, System, finite_or_zeros
 from tfjac.types import GramDType, Tensor
@@ -36,20 +37,20 @@ class _Widened(System):
 
     def __init__(self, system: System, dtype: tf.DType) -> None:
         self._system, self._dtype, self._wide = system, dtype, system.gradient.dtype
-        self.gradient, self.diagonal = tf.cast(system.gradient, dtype), tf.cast(system.diagonal, dtype)
+        self.gradient, self.diagonal = arrays.cast(system.gradient, dtype), arrays.cast(system.diagonal, dtype)
 
     def solver(self, scaling: Tensor) -> Solve:
-        solve = self._system.solver(tf.cast(scaling, self._wide))
+        solve = self._system.solver(arrays.cast(scaling, self._wide))
 
         def solve_and_round(damping: Tensor, residual: Tensor | None = None) -> Solved:
-            residual = None if residual is None else tf.cast(residual, self._wide)
-            step, solved = solve(tf.cast(damping, self._wide), residual)
-            return finite_or_zeros(tf.cast(step, self._dtype), solved)
+            residual = None if residual is None else arrays.cast(residual, self._wide)
+            step, solved = solve(arrays.cast(damping, self._wide), residual)
+            return finite_or_zeros(arrays.cast(step, self._dtype), solved)
 
         return solve_and_round
 
     def effective_parameters(self) -> Tensor:
-        return tf.cast(self._system.effective_parameters(), self._dtype)
+        return arrays.cast(self._system.effective_parameters(), self._dtype)
 
     def quadratic(self, step: Tensor) -> Tensor:
-        return tf.cast(self._system.quadratic(tf.cast(step, self._wide)), self._dtype)
+        return arrays.cast(self._system.quadratic(arrays.cast(step, self._wide)), self._dtype)

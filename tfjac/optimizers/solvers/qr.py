@@ -1,9 +1,8 @@
 """QR of the stacked, damped Jacobian: the solver for ill-conditioned problems in float64."""
 
 import keras
-import tensorflow as tf
 
-from tfjac.ops import damped_solve
+from tfjac.optimizers import arrays
 from tfjac.optimizers.contracts import LinearModel
 from tfjac.optimizers.solvers.base import Cost, Solve, Solved, Solver, System, dot, finite_or_zeros, least_damping
 from tfjac.optimizers.solvers.effective_parameters import of_rows
@@ -39,26 +38,26 @@ class _Factored(System):
         jacobian = linearisation.jacobian.to_dense()
         self.prior = linearisation.prior
         self.gradient = linearisation.gradient()
-        self.diagonal = tf.reduce_sum(tf.square(jacobian), axis=0)
-        self.orthogonal, self.triangle = tf.linalg.qr(jacobian)
+        self.diagonal = arrays.reduce_sum(arrays.square(jacobian), axis=0)
+        self.orthogonal, self.triangle = arrays.qr(jacobian)
         self.target = self._target(linearisation.residual)
-        gram = tf.matmul(self.triangle, self.triangle, transpose_a=True)
-        self.matrix: Tensor = tf.linalg.set_diag(gram, tf.linalg.diag_part(gram) + self.prior.precision)
+        gram = arrays.matmul(arrays.transpose(self.triangle), self.triangle)
+        self.matrix: Tensor = arrays.with_diagonal(gram, arrays.diag_part(gram) + self.prior.precision)
 
     def _target(self, residual: Tensor) -> Tensor:
-        return -tf.linalg.matvec(self.orthogonal, residual, transpose_a=True)
+        return -arrays.matvec(arrays.transpose(self.orthogonal), residual)
 
     def solver(self, scaling: Tensor) -> Solve:
         def solve(damping: Tensor, residual: Tensor | None = None) -> Solved:
             mass = damping * scaling + self.prior.precision
-            root = tf.sqrt(mass)
-            rows = tf.concat([self.triangle, tf.linalg.diag(root)], axis=0)
+            root = arrays.sqrt(mass)
+            rows = arrays.concat([self.triangle, arrays.diag(root)], axis=0)
             if residual is None:
-                parts = [self.target, -tf.math.divide_no_nan(self.prior.gradient, root)]
+                parts = [self.target, -arrays.divide_no_nan(self.prior.gradient, root)]
             else:
-                parts = [self._target(residual), tf.zeros_like(root)]
-            orthogonal, triangle = tf.linalg.qr(rows)
-            return _back_substitute(triangle, tf.linalg.matvec(orthogonal, tf.concat(parts, axis=0), transpose_a=True))
+                parts = [self._target(residual), arrays.zeros_like(root)]
+            orthogonal, triangle = arrays.qr(rows)
+            return _back_substitute(triangle, arrays.matvec(arrays.transpose(orthogonal), arrays.concat(parts, axis=0)))
 
         return solve
 
@@ -69,7 +68,7 @@ class _Factored(System):
         return of_rows(self.triangle, self.prior.precision)
 
     def quadratic(self, step: Tensor) -> Tensor:
-        return tf.reduce_sum(tf.square(tf.linalg.matvec(self.triangle, step))) + self.prior.quadratic(step)
+        return arrays.reduce_sum(arrays.square(arrays.matvec(self.triangle, step))) + self.prior.quadratic(step)
 
 
 class _Squared(System):
@@ -84,19 +83,19 @@ class _Squared(System):
 
         def solve(damping: Tensor, residual: Tensor | None = None) -> Solved:
             assert residual is None  # for steps that are bent
-            given = self.matrix, -self.gradient, scaling, tf.maximum(damping, least)
-            return tf.cond(self._changed, lambda: damped_solve(*given), lambda: by_rows(damping))
+            given = self.matrix, -self.gradient, scaling, arrays.maximum(damping, least)
+            return arrays.branch(self._changed, lambda: arrays.damped_solve(*given), lambda: by_rows(damping))
 
         return solve
 
     def quadratic(self, step: Tensor) -> Tensor:
-        by_matrix = dot(step, tf.linalg.matvec(self.matrix, step))
-        return tf.where(self._changed, by_matrix, self._rows.quadratic(step))
+        by_matrix = dot(step, arrays.matvec(self.matrix, step))
+        return arrays.where(self._changed, by_matrix, self._rows.quadratic(step))
 
 
 def _back_substitute(triangle: Tensor, target: Tensor) -> Solved:
     """Solve the triangular system; zeros and False where it is singular or not finite (TensorFlow's op would raise)."""
-    pivots = tf.linalg.diag_part(triangle)
-    regular = tf.reduce_all(tf.math.is_finite(pivots) & (pivots != 0))
-    safe = tf.where(regular, triangle, tf.eye(tf.shape(triangle)[0], dtype=triangle.dtype))
-    return finite_or_zeros(tf.linalg.triangular_solve(safe, target[:, None], lower=False)[:, 0], regular)
+    pivots = arrays.diag_part(triangle)
+    regular = arrays.reduce_all(arrays.is_finite(pivots) & (pivots != 0))
+    safe = arrays.where(regular, triangle, arrays.diag(arrays.ones_like(pivots)))
+    return finite_or_zeros(arrays.back_substitute(safe, target), regular)
