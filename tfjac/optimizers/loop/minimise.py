@@ -85,7 +85,32 @@ def _first_window(settings: Settings, position: Any) -> Window | tuple[()]:
     return Window.empty(size, position) if size > 1 else ()
 
 
-class GraphSteps(Carrier):
+class _StepsOnVariables(Carrier):
+    """Steps that leave the variables where they lead, each by itself.
+
+    Args:
+        problem: a `Problem`.
+    """
+
+    is_small = True
+
+    def __init__(self, problem: Problem) -> None:
+        self._problem = problem
+
+    def values(self) -> list:
+        return self._problem.values()
+
+    def write(self, values: list) -> list:
+        return self._problem.write(values)
+
+    def position(self) -> Any:
+        return self._problem.position()
+
+    def go_to(self, position: Any) -> Any:
+        return self._problem.go_to(position)
+
+
+class GraphSteps(_StepsOnVariables):
     """Steps as ops of the graph that is traced, from where the variables are.
 
     Args:
@@ -98,9 +123,8 @@ class GraphSteps(Carrier):
     def __init__(
         self, problem: Problem, data: list[Tensor], invariants: Invariants | None = None, is_small: bool = False
     ) -> None:
-        self._problem, self._data, self._invariants, self.is_small = problem, data, invariants, is_small
-        self.values, self.write = problem.values, problem.write
-        self.position, self.go_to = problem.position, problem.go_to
+        super().__init__(problem)
+        self._data, self._invariants, self.is_small = data, invariants, is_small
 
     def take(self, request: Request) -> Step:
         """Take the step of a `Request`."""
@@ -152,7 +176,7 @@ def _spec_of(array: Any) -> tf.TensorSpec:
     return tf.TensorSpec(np.shape(array), np.asarray(array).dtype)
 
 
-class CalledSteps(Carrier):
+class CalledSteps(_StepsOnVariables):
     """Steps as calls of a `StepFunction`, from where the variables are.
 
     Args:
@@ -161,11 +185,9 @@ class CalledSteps(Carrier):
         data: list of tensors like `residuals.specs`.
     """
 
-    is_small = True
-
     def __init__(self, function: StepFunction, problem: Problem, data: list[Tensor]) -> None:
-        self._function, self._problem, self._data = function, problem, data
-        self.values, self.write, self.go_to = problem.values, problem.write, problem.go_to
+        super().__init__(problem)
+        self._function, self._data = function, data
 
     def place(self, invariants: Invariants) -> None:
         """Take steps with these `Invariants` from now on."""

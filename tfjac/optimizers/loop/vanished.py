@@ -116,7 +116,8 @@ def vanished_of_one(
         objective.restore_unless(tf.constant(False), values)
         return cost[None]
 
-    place = Place._make(tensor[None] for tensor in (objective.cost, gram, gradient, reach, free))
+    known = objective.cost, gram, gradient, reach, free
+    place = Place._make(tf.convert_to_tensor(each)[None] for each in known)
     falls = falls_beside(place._replace(free=(may_move & tf.equal(moved, 0))[None]), cost_at)[0]
     if not is_small:
         return tf.zeros_like(free), falls
