@@ -269,9 +269,9 @@ NIGHTLY = {
         "test_traces_are_used_again_on_the_same_manifold_alone": none, "test_what_is_fixed_stays_bit_for_bit": none,
         "test_with_other_options": one_in(4),
     },
-    "optimizers/test_native_steps": {
+    "optimizers/test_dense_steps": {
         "test_same_steps_on_certified_problems": one_in(5), "test_same_steps_on_hard_problems": one_in(8),
-        "test_same_steps_within_bounds": one_in(16), "test_what_the_op_does_not_know_goes_by_the_loop": one_in(4),
+        "test_same_steps_within_bounds": one_in(16), "test_what_goes_by_ops": one_in(2),
         "test_same_steps_with_robust_losses": one_in(3),
     },
     "optimizers/test_negative_weights": {"test_what_is_weighted_below_zero_is_not_finite": one_in(2)},

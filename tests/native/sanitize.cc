@@ -16,7 +16,6 @@
 
 #include "custom_ops/damped_solve/damped_solve.h"
 #include "custom_ops/example_grams/example_grams.h"
-#include "custom_ops/least_squares_steps/least_squares_steps.h"
 #include "custom_ops/schur_complement/schur_complement.h"
 #include "custom_ops/jacobian_gram/jacobian_gram.h"
 #include "custom_ops/jacobian_kernel/jacobian_kernel.h"
@@ -331,94 +330,6 @@ void CheckSchurComplement(int64_t n, int64_t m, int64_t k, int64_t o, int64_t p,
   }
 }
 
-// Rosenbrock's valley with rows behind it, m in all. These are zeros, and the minimum is at (1, ..., 1); or they stay
-// large, and their curvature is as large as JᵀJ.
-class Valley : public ResidualFunction {
- public:
-  Valley(int64_t m, int64_t p, double large = 0) : m_(m), p_(p), large_(large), last_(m * (p + 1)), kept_(last_) {}
-
-  bool At(const double* x, Residuals* found) override {
-    std::fill(last_.begin(), last_.end(), 0.0);
-    double *const residual = last_.data(), *const jacobian = residual + m_;
-    for (int64_t k = 0; k + 1 < p_; k += 2) {
-      residual[k] = 10 * (x[k + 1] - x[k] * x[k]), residual[k + 1] = 1 - x[k];
-      jacobian[k * p_ + k] = -20 * x[k], jacobian[k * p_ + k + 1] = 10, jacobian[(k + 1) * p_ + k] = -1;
-    }
-    for (int64_t k = p_; k < m_; ++k) {
-      residual[k] = large_ * (1 + x[k % p_] * x[k % p_]), jacobian[k * p_ + k % p_] = 2 * large_ * x[k % p_];
-    }
-    double cost = 0;
-    for (int64_t k = 0; k < m_; ++k) cost += residual[k] * residual[k] / 2;
-    *found = {m_, cost, residual, jacobian};
-    return ++calls_ < fails_at;
-  }
-  void Keep() override { kept_.swap(last_); }
-
-  // The largest element of Jᵀr at x, divided by the cost.
-  double Slope(const double* x) {
-    Residuals found;
-    At(x, &found);
-    double largest = 0;
-    for (int64_t k = 0; k < p_; ++k) {
-      double slope = 0;
-      for (int64_t j = 0; j < m_; ++j) slope += found.jacobian[j * p_ + k] * found.residual[j];
-      largest = std::max(largest, std::abs(slope));
-    }
-    return largest / found.cost;
-  }
-
-  int64_t fails_at = INT64_MAX;
-
- private:
-  const int64_t m_, p_;
-  const double large_;
-  int64_t calls_ = 0;
-  std::vector<double> last_, kept_;
-};
-
-void CheckSteps(int64_t m, int64_t p, bool bounded) {
-  const StepRules rules{1e-14, 1e-14, 1e-14, 1e-3, 1.0, 5e-32, 4.5e15, 30};
-  std::vector<double> x(p, -1.2), scaling(p), rows(5 * kRecorded), lower(p, -2.0), upper(p, 0.5);
-  std::vector<double> curvature((p + kCurvatureVectors) * p);
-  StepNumbers numbers{};
-  StepCounts counts{};
-  counts.moved = 1;
-  Valley valley(m, p);
-  for (int64_t until : {5, 200}) {
-    const StepProblem problem{p, bounded ? lower.data() : nullptr, bounded ? upper.data() : nullptr, until, 200, true,
-                              5, curvature.data()};
-    const bool done =
-        TFJAC_ISA::LeastSquaresSteps(problem, rules, &valley, x.data(), scaling.data(), &numbers, &counts, rows.data());
-    if (!done) std::printf("steps: failed\n"), ++failures;
-  }
-  for (int64_t k = 0; k < p; ++k) {
-    const double expected = !bounded ? 1 : k % 2 == 0 ? 0.5 : 0.25;
-    if (!(std::abs(x[k] - expected) < 1e-6)) std::printf("steps: x[%d] = %g\n", int(k), x[k]), ++failures;
-  }
-  valley.fails_at = 0;
-  counts.status = 0;
-  const StepProblem again{p, nullptr, nullptr, 300, 300, true, 0, nullptr};
-  if (TFJAC_ISA::LeastSquaresSteps(again, rules, &valley, x.data(), scaling.data(), &numbers, &counts, nullptr)) {
-    std::printf("steps: a failure was not passed on\n"), ++failures;
-  }
-}
-
-// Where residuals stay large, steps take in their curvature.
-void CheckLargeResiduals(int64_t m, int64_t p, bool bounded) {
-  const StepRules rules{1e-14, 1e-14, 1e-14, 1e-3, 1.0, 5e-32, 4.5e15, 30};
-  std::vector<double> x(p, -1.2), scaling(p), lower(p, -2.0), upper(p, 5.0);
-  std::vector<double> curvature((p + kCurvatureVectors) * p);
-  StepNumbers numbers{};
-  StepCounts counts{};
-  counts.moved = 1;
-  Valley valley(m, p, 3);
-  const StepProblem problem{p, bounded ? lower.data() : nullptr, bounded ? upper.data() : nullptr, 200, 200, true,
-                            0, curvature.data()};
-  TFJAC_ISA::LeastSquaresSteps(problem, rules, &valley, x.data(), scaling.data(), &numbers, &counts, nullptr);
-  const bool is_known = std::any_of(curvature.begin(), curvature.end(), [](double each) { return each != 0; });
-  if (!is_known || !(valley.Slope(x.data()) < 1e-6)) std::printf("steps: no minimum\n"), ++failures;
-}
-
 template <typename T>
 void CheckAll() {
   CheckFactors<T>(3, 2, {{1, 1, 1, 1, "gio"}});
@@ -457,12 +368,6 @@ void CheckAll() {
 int main() {
   tfjac::CheckAll<float>();
   tfjac::CheckAll<double>();
-  for (bool bounded : {false, true}) {
-    tfjac::CheckSteps(2, 2, bounded);
-    tfjac::CheckSteps(9, 6, bounded);
-    tfjac::CheckLargeResiduals(9, 2, bounded);
-    tfjac::CheckLargeResiduals(40, 6, bounded);
-  }
   std::printf("%s\n", tfjac::failures ? "FAILED" : "the CPU kernels are right, and the sanitizers found nothing");
   return tfjac::failures ? 1 : 0;
 }

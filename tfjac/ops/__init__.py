@@ -25,19 +25,10 @@ from tfjac.ops.jacobian_gram import jacobian_gram
 from tfjac.ops.jacobian_kernel import jacobian_kernel
 from tfjac.ops.jacobian_row_norms import jacobian_row_norms
 from tfjac.ops.jacobian_rows import jacobian_rows
-from tfjac.ops.least_squares_steps import (
-    StepProgress,
-    StepRules,
-    has_native_steps,
-    least_squares_steps,
-)
 from tfjac.ops.schur_complement import schur_complement
 
 __all__ = [
     "OpsInfo",
-    "StepProgress",
-    "StepRules",
-    "has_native_steps",
     "column_colours",
     "damped_solve",
     "example_grams",
@@ -46,7 +37,6 @@ __all__ = [
     "jacobian_kernel",
     "jacobian_row_norms",
     "jacobian_rows",
-    "least_squares_steps",
     "load_ops",
     "ops_info",
     "schur_complement",

@@ -19,9 +19,9 @@ NATIVE_DIR = pathlib.Path(__file__).parent / "_native"  # a folder for each mino
 INFO = "_build_info.json"
 OP_NAMES = (
     "jacobian_rows", "jacobian_gram", "jacobian_kernel", "jacobian_row_norms", "damped_solve", "example_grams",
-    "schur_complement", "least_squares_steps",
+    "schur_complement",
 )  # fmt: skip
-WITHOUT_CUDA, WITHOUT_XLA = {"schur_complement", "least_squares_steps"}, {"least_squares_steps"}
+WITHOUT_CUDA = {"schur_complement"}
 CHOICES = ("native", "twin")
 
 
@@ -162,7 +162,7 @@ def native_function(name: str):
 
 def _has_kernel(name: str, device: str) -> bool:
     """Say whether a library with kernels for a device has one for this op."""
-    return name not in {"GPU": WITHOUT_CUDA, "XLA": WITHOUT_XLA}.get(device, ())
+    return device != "GPU" or name not in WITHOUT_CUDA
 
 
 def _gpu_reason(library: _Library) -> str:

@@ -122,6 +122,6 @@ def _problem(run: Any, equations: Sequence[Array]) -> str:
         array = np.asarray(tensor)
         digest.update(repr((array.dtype.str if array.dtype != object else "object", array.shape)).encode())
         digest.update(b"".join(array.ravel()) if array.dtype == object else np.ascontiguousarray(array).tobytes())
-    shapes = [(each.dtype.name, tuple(each.shape)) for each in tf.nest.flatten((run.invariants, run.progress))]
-    digest.update(repr((shapes, [np.shape(value) for value in tf.nest.flatten(run.x)])).encode())
+    shapes = [tuple(np.shape(each)) for each in tf.nest.flatten((run.invariants, run.progress, run.x))]
+    digest.update(repr((run.invariants.unit.dtype.name, shapes)).encode())
     return digest.hexdigest()

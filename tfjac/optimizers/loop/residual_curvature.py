@@ -12,7 +12,6 @@ The model that predicted the last step better makes the next one. To take over, 
 what the other misses by. Without S, the model knows the Gauss-Newton step. With S it knows what a few steps have
 shown. So S is left out where the first says that residuals will not stay large: in valleys it would slow steps down.
 
-What `custom_ops/least_squares_steps` does is the same, number by number.
 Reference: J. E. Dennis, D. M. Gay, R. E. Welsch, "An adaptive nonlinear least-squares algorithm", 1981. Theirs has
 y# = (J₊ − J)ᵀr₊, which takes the residuals at the end of a step together with J at its start.
 """
