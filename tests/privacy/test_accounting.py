@@ -53,6 +53,24 @@ def test_epsilon_is_that_of_the_accountants_called_directly():
             assert privacy.epsilon(noise, rate, steps, delta, name) == pytest.approx(expected, rel=1e-9)
 
 
+@pytest.mark.parametrize("count_noise", [0.6, 40.0])
+def test_adaptive_clipping_spends_what_the_noise_multiplier_says(count_noise):
+    """One example more changes the sum of gradients by C, and what is published beside it by what is found here."""
+    clipping, norms = privacy.AdaptiveClipping(count_noise=count_noise), [0.0, 0.5, 1.0, 3.0, 3.0]
+    clipping.build(lambda name, value: tf.Variable(value), 1.0, [])
+
+    def published(norms):
+        values = []
+        clipping.update(tf.constant(norms), lambda value, deviation: values.append((value, deviation)) or 0.0, 8.0)
+        clipping._variable.assign(1.0)
+        return tuple(map(float, *values))
+
+    (before, deviation), others = published(norms), (0.0, 0.2, 1.0, 1.5, math.inf, math.nan)
+    sensitivity = max(abs(published([*norms, more])[0] - before) for more in others)
+    mu = math.hypot(1 / clipping.gradient_noise(1.0, 8.0), sensitivity / deviation)
+    assert gaussian_epsilon(mu, 1e-5) == pytest.approx(privacy.epsilon(1.0, 1.0, 1, 1e-5), rel=1e-3)
+
+
 def test_shuffled_batches_are_counted_by_the_passes():
     """Without help of chance: each pass is a Gaussian mechanism, whose ε has a closed form."""
     expected = gaussian_epsilon(math.sqrt(8) / 5.0, 1e-5)

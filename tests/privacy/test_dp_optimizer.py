@@ -205,6 +205,26 @@ def test_accumulated_batches_are_one_batch():
     assert model.optimizer.steps == whole.optimizer.steps == 1
 
 
+@pytest.mark.parametrize(
+    "inner",
+    [
+        lambda: keras.optimizers.SGD(1.0, loss_scale_factor=128.0),
+        lambda: keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(1.0)),
+        lambda: keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(1.0, gradient_accumulation_steps=2)),
+    ],
+    ids=["factor", "optimizer", "optimizer that sums up batches"],
+)
+def test_an_inner_scale_of_the_loss_changes_no_step(inner):
+    model = compiled("dense", inner=inner(), batch_size=N)
+    x, y = data_of(model, np.random.default_rng(5))
+    rows, of_weights = gradients_of_examples(model, x, y)
+    expected, _ = clipped_mean(rows, CLIP)
+    found = one_step(model, x, y, batch_size=N // model.optimizer._parts)
+    for got, clipped, plain in zip(found, expected, of_weights):
+        np.testing.assert_allclose(got, clipped + plain, rtol=2e-4, atol=2e-6)
+    assert model.optimizer.steps == 1
+
+
 def test_padding_adds_nothing():
     model, padded = (compiled("dense", batch_size=N) for _ in range(2))
     x, y = data_of(model, np.random.default_rng(6))

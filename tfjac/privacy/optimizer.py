@@ -153,8 +153,9 @@ class DPOptimizer(keras.optimizers.Optimizer):
 
     @property
     def _parts(self) -> int:
-        """How many batches the inner optimizer sums up for one step."""
-        return self.inner_optimizer.gradient_accumulation_steps or 1
+        """How many batches the inner optimizer sums up for one step; one of them may hold the one that does."""
+        inner = self.inner_optimizer
+        return getattr(inner, "inner_optimizer", inner).gradient_accumulation_steps or 1
 
     # -------------------------------------------------------------- state
 
@@ -226,7 +227,9 @@ class DPOptimizer(keras.optimizers.Optimizer):
         variables = list(self._trainable_variables if trainable_variables is None else trainable_variables)
         with keras.name_scope(self.name):
             gradients = self._private_gradients(loss, variables)
-        self.inner_optimizer.apply(gradients, variables)
+        scale = tf.convert_to_tensor(self.inner_optimizer.scale_loss(tf.ones([])))  # what the inner one divides by
+        scaled = [None if each is None else each * tf.cast(scale, each.dtype) for each in gradients]
+        self.inner_optimizer.apply(scaled, variables)
         self._iterations.assign_add(1)
         self._noise.next_batch()
 
