@@ -1,11 +1,12 @@
 """Convolutions as products of patches: a = patches of the input, d = cotangents at the output positions."""
 
+import contextlib
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from tfjac.graph import axes
+from tfjac.graph import axes, compiled_by_xla, static_value
 from tfjac.jacobians.factors.forms import Factor, OuterFactor
 from tfjac.jacobians.factors.rules.factor_rules import NoFactor, rule
 from tfjac.jacobians.factors.uses import Use
@@ -25,14 +26,14 @@ def _convolution(use: Use) -> Factor:
     if groups > 1:
         a = tf.transpose(tf.reshape(a, [n, t, k, groups, c_in // groups]), [0, 1, 3, 2, 4])
     a = reshaped(a, [n, t, groups, k * (c_in // groups)])
-    return OuterFactor(a, _by_position(use, groups), "igo")
+    return OuterFactor(*_where_images_are(use, a, _by_position(use, groups)), "igo")
 
 
 @rule("DepthwiseConv2dNative")
 def _depthwise(use: Use) -> Factor:
     """Kernel [*k, c, multiplier]: each channel is a group of its own."""
-    patches = _patches_by_position(use)
-    return OuterFactor(tf.transpose(patches, [0, 1, 3, 2]), _by_position(use, use.op.inputs[0].shape[-1]), "igo")
+    a = tf.transpose(_patches_by_position(use), [0, 1, 3, 2])
+    return OuterFactor(*_where_images_are(use, a, _by_position(use, use.op.inputs[0].shape[-1])), "igo")
 
 
 def _patches_by_position(use: Use) -> Tensor:
@@ -68,7 +69,47 @@ def _transposed(use: Use) -> Factor:
     a = use.split(tf.reshape(x, [rows, t, c_in]), use.input_axes[2])
     t = product(axes(a)[1:-1])
     n = axes(a)[0]
-    return OuterFactor(tf.reshape(a, [n, t, 1, c_in]), tf.reshape(d, [n, m, t, 1, k * c_out]), "goi")
+    a, d = tf.reshape(a, [n, t, 1, c_in]), tf.reshape(d, [n, m, t, 1, k * c_out])
+    return OuterFactor(*_where_images_are(use, a, d, of_input=True), "goi")
+
+
+def _where_images_are(use: Use, a: Tensor, d: Tensor, of_input: bool = False) -> tuple[Tensor, Tensor]:
+    """Return a and d without the positions that a dilation by way of space-to-batch fills up: they are no uses.
+
+    Args:
+        use: the use of the kernel.
+        a, d: `[n,t,...]` and `[n,m,t,...]`.
+        of_input: whether the positions are those of the input, and not those of the output.
+    """
+    moved = _moved_positions(use.op.inputs[2] if of_input else use.output, of_input)
+    axis = use.input_axes[2] if of_input else use.axis
+    block = None if moved is None else static_value(moved.inputs[1])
+    if block is None or axis.axis != 0 or axis.inner is None:
+        return a, d
+    sizes = axes((moved.inputs if of_input else moved.outputs)[0])[1:-1]
+    edges = static_value(moved.inputs[2])
+    is_known = edges is not None and all(isinstance(size, int) for size in sizes)
+    if not is_known and compiled_by_xla(a.graph):  # where the number of places would have to be known
+        return a, d
+    with tf.init_scope() if is_known else contextlib.nullcontext():
+        image = tf.ones([axis.outer // int(np.prod(block)) * axis.inner, *sizes, 1])
+        filled = tf.space_to_batch(image, block, moved.inputs[2] if edges is None else edges)
+        places = tf.where(tf.reshape(filled, [-1]) > 0)[:, 0]
+    if is_known and len(places) == a.shape[1]:
+        return a, d
+    places = tf.constant(places.numpy()) if is_known else places
+    return tf.gather(a, places, axis=1), tf.gather(d, places, axis=2)
+
+
+def _moved_positions(tensor: Tensor, back: bool) -> tf.Operation | None:
+    """Return the op next to `tensor` that moves positions into the batch, or out of it, None where there is none."""
+    while True:
+        ops = [tensor.op] if back else [op for op in tensor.consumers() if op.type != "Shape"]
+        if len(ops) != 1 or ops[0].type == ("SpaceToBatchND" if back else "BatchToSpaceND"):
+            return ops[0] if len(ops) == 1 else None
+        if ops[0].type not in ("Squeeze", "ExpandDims", "Identity", "EnsureShape"):
+            return None
+        tensor = ops[0].inputs[0] if back else ops[0].outputs[0]
 
 
 def _by_position(use: Use, groups: Any) -> Tensor:
