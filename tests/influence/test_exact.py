@@ -149,3 +149,102 @@ def test_tracin_against_rows_of_a_tape(as_files, tmp_path):
         np.testing.assert_allclose(found.self_influence(), own, rtol=1e-7)
     for left, right in zip(before, model.get_weights()):
         np.testing.assert_array_equal(left, right)
+
+
+class Masked:
+    """A network over three positions of five examples, some of them masked, and what Keras' own loss says of it."""
+
+    def __init__(self, loss, outputs, activation, weight):
+        rng = np.random.default_rng(8)
+        counts = np.array([[1, 1, 0], [1, 0, 0], [1, 1, 1], [0, 1, 0], [1, 1, 1]])
+        self.x, self.weight = rng.normal(size=(5, 3, 2)) * counts[..., None], weight
+        self.y = rng.normal(size=(5, 3, outputs)) if activation is None else rng.integers(outputs, size=(5, 3))
+        layers = [keras.layers.Masking(), keras.layers.Dense(3, "tanh"), keras.layers.Dense(outputs, activation)]
+        keras.utils.set_random_seed(1)
+        self.model = keras.Sequential([keras.Input((3, 2)), *layers])
+        self.model.compile(loss=loss, loss_weights=None if weight is None else [weight])
+
+    def gradients(self):
+        """Of what each example adds to the loss of all of them, times their number, `[n, p]`."""
+        n, found = len(self.x), []
+        for k in range(n):
+            with tf.GradientTape() as tape:
+                each = self.model.compute_loss(y=self.y, y_pred=self.model(self.x), sample_weight=np.eye(n)[k][:, None])
+            parts = tape.gradient(each, [v.value for v in self.model.trainable_variables])
+            found.append(np.concatenate([np.ravel(part) for part in parts]) * (1 if self.sums else n))
+        return np.array(found)
+
+    @property
+    def sums(self):
+        return getattr(self.model.loss, "reduction", None) == "sum"
+
+    def curvature(self):
+        """Σ JᵀHJ, from one tape for each output, with the Hessian of Keras' loss of all by the outputs, `[p, p]`."""
+        variables = [v.value for v in self.model.trainable_variables]
+        with tf.GradientTape(persistent=True) as tape:
+            z = self.model(self.x)
+            mask, z = z._keras_mask, z if self.model.layers[-1].activation is keras.activations.linear else None
+            if z is None:
+                last = self.model.layers[-1]
+                z = keras.Model(self.model.inputs[0], last.input)(self.x) @ last.kernel.value + last.bias.value
+            entries = [each for row in tf.unstack(tf.reshape(z, [-1, z.shape[-1]])) for each in tf.unstack(row)]
+        rows = np.array(
+            [np.concatenate([np.ravel(part) for part in tape.gradient(each, variables)]) for each in entries]
+        )
+        last = self.model.layers[-1].activation
+        with tf.GradientTape(persistent=True) as outer:
+            outer.watch(z)
+            with tf.GradientTape() as tape:
+                tape.watch(z)
+                outputs = last(z)
+                outputs._keras_mask = mask
+                total = self.model.compute_loss(y=self.y, y_pred=outputs) * (1 if self.sums else len(self.x))
+            slopes = tape.gradient(total, z)
+        return rows.T @ outer.jacobian(slopes, z).numpy().reshape(len(rows), -1) @ rows
+
+
+MASKED = {
+    "squares": (("mse", 2, None, None), ["weights", "tracin"]),
+    "weighted squares": ((keras.losses.MeanSquaredError(), 2, None, 0.1), ["examples"]),
+    "classes": (("sparse_categorical_crossentropy", 3, "softmax", 0.3), ["cg"]),
+    "sums": ((keras.losses.SparseCategoricalCrossentropy(reduction="sum"), 3, "softmax", 2.0), ["examples"]),
+}
+
+
+@pytest.mark.parametrize("name", MASKED)
+def test_the_loss_of_an_example_is_what_keras_counts_for_it(name):
+    """Positions that a mask leaves out, weights of the loss, and sums in place of means."""
+    given, methods = MASKED[name]
+    with floating("float64"):
+        case, damping = Masked(*given), 0.05
+        rows = case.gradients()
+        inverse = np.linalg.inv(case.curvature() + len(rows) * damping * np.eye(rows.shape[1]))
+        model, x, y = case.model, case.x, case.y
+        for method in methods:
+            options = {"checkpoints": [model.get_weights()]} if method == "tracin" else {"damping": damping}
+            if method != "tracin":
+                options["removal"] = "first_order"
+            found = tfjac.influence(model, x, y, method=method, **options)
+            expected = rows @ rows.T if method == "tracin" else rows @ inverse @ rows.T
+            exact = {"rtol": 1e-6, "atol": 1e-9} if method != "cg" else {"rtol": 2e-3, "atol": 1e-5}
+            np.testing.assert_allclose(found.self_influence(), np.diag(expected), **exact)
+            np.testing.assert_allclose(found.on_losses(x, y), expected, **exact)
+
+
+def test_ridge_regression_with_a_mask_without_each_example():
+    """Exact by algebra: only the places that count are rows, and those of all examples share their mean."""
+    counts = np.array([[1, 1, 0], [1, 0, 0], [1, 1, 1], [0, 1, 0], [1, 1, 1]])
+    (n, places), damping = counts.shape, 0.1
+    x, y = RNG.normal(size=(n, places, 2)) * counts[..., None], RNG.normal(size=(n, places, 1))
+    rows, targets, owners = x[counts > 0], y[counts > 0], np.nonzero(counts)[0]
+    penalty = damping * len(rows) / 2  # of the sum of squares, n/M of which are the losses
+    with floating("float64"):
+        layer = keras.layers.Dense(1, use_bias=False)
+        model = keras.Sequential([keras.Input((places, 2)), keras.layers.Masking(), layer])
+        model.compile(loss="mse")
+        layer.kernel.assign(ridge(rows, targets, [], penalty))
+        found = tfjac.influence(model, x, y, damping=damping).on_losses(x[:2], y[:2])
+        before = model.evaluate(x[:2], y[:2], verbose=0)
+        for k in range(n):
+            layer.kernel.assign(ridge(rows, targets, owners == k, penalty))
+            assert np.mean(found[:, k]) == pytest.approx(model.evaluate(x[:2], y[:2], verbose=0) - before, rel=1e-6)

@@ -10,6 +10,17 @@ import tfjac
 X, Y = np.random.default_rng(0).normal(size=(6, 3)), np.array([0, 1, 2, 0, 1, 2])
 
 
+class Squeezed(keras.layers.Layer):
+    """Takes the last axis off, and keeps the mask."""
+
+    def __init__(self):
+        super().__init__()
+        self.supports_masking = True
+
+    def call(self, x):
+        return x[..., 0]
+
+
 @pytest.fixture
 def model():
     found = keras.Sequential([keras.Input((3,)), keras.layers.Dense(3)])
@@ -51,9 +62,31 @@ def test_a_loss_that_is_another_than_it_seems(model):
     model.compile(loss=smoothed)
     with pytest.raises(ValueError, match=r"smooth the labels in y.*label_smoothing=0.1"):
         tfjac.influence(model, X, np.eye(3)[Y])
+    model.compile(loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=0))
+    with pytest.raises(ValueError, match=r"leave out what is ignored.*ignore_class=0"):
+        tfjac.influence(model, X, Y)
+    with pytest.raises(ValueError, match=r"ignores have no likelihood.*ignore_class=0"):
+        tfjac.laplace(model, X, Y)
     model.compile(loss="mae")
     with pytest.raises(ValueError, match=r"likelihood=.*Received: loss='mae'"):
         tfjac.influence(model, X, X)
+
+
+def test_losses_that_layers_add():
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2, activity_regularizer="l2", name="first")])
+    model.compile(loss="mse")
+    with pytest.raises(ValueError, match=r"Leave out add_loss and activity regularisers.*'first'"):
+        tfjac.influence(model, X, X[:, :2])
+
+
+def test_a_mask_that_is_not_one_of_positions(model):
+    flat = keras.Sequential([keras.Input((3, 1)), keras.layers.Masking(), keras.layers.Dense(1)])
+    masked = keras.Model(flat.inputs[0], Squeezed()(flat.outputs[0]))
+    masked.compile(loss="mse")
+    with pytest.raises(
+        ValueError, match=r"axes of that output but the last.*\(None, 3\) for outputs of shape \(None, 3\)"
+    ):
+        tfjac.influence(masked, X[..., None], X)
 
 
 def test_data_in_batches(model):

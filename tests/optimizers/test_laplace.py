@@ -210,3 +210,31 @@ def test_targets_that_the_likelihood_does_not_know(function, name, broken, messa
     model.compile("sgd", loss)
     with pytest.raises(ValueError, match=message):
         function(model, X, broken(y))
+
+
+@pytest.mark.parametrize("noise", [None, "each_output"])
+def test_what_keras_masks_is_no_target(noise):
+    """Of a linear model that is the regression on the rows that count alone, which has a closed form."""
+    counts = np.array([[1, 1, 0], [1, 0, 0], [1, 1, 1], [0, 1, 0]])
+    x, y = RNG.normal(size=(4, 3, 2)) * counts[..., None], RNG.normal(size=(4, 3, 1))
+    delta, rows = 2.0, x[counts > 0]
+    with floating("float64"):
+        model = keras.Sequential([layers.Input((3, 2)), layers.Masking(), layers.Dense(1, use_bias=False)])
+        model.compile(loss="mse")
+        model.set_weights([np.linalg.lstsq(rows, y[counts > 0])[0] * 0.8])
+        posterior = tfjac.laplace(model, x, y, prior_precision=delta, noise=noise)
+        variance = posterior.predict(x).variance
+    sigma = np.broadcast_to(posterior.noise, (3, 1))[:, 0]
+    scaled, errors = x / sigma[:, None], (y[..., 0] - (x @ model.get_weights()[0])[..., 0]) * counts
+    precision = np.einsum("ntp,ntq->pq", scaled, scaled) + delta * np.eye(2)
+    np.testing.assert_allclose(variance[..., 0], np.einsum("ntp,pq,ntq->nt", x, np.linalg.inv(precision), x), rtol=1e-6)
+    # MacKay (1992): at the maximum of the marginal likelihood
+    gamma = np.einsum("ntp,pq,ntq->t", scaled, np.linalg.inv(precision), scaled)
+    if noise is None:
+        np.testing.assert_allclose(sigma[0] ** 2, np.sum(errors**2) / (counts.sum() - gamma.sum()), rtol=1e-5)
+    else:
+        np.testing.assert_allclose(sigma**2, np.sum(errors**2, axis=0) / (counts.sum(axis=0) - gamma), rtol=1e-5)
+    w = model.get_weights()[0]
+    expected = np.sum(counts * scipy.stats.norm.logpdf(errors, scale=sigma)) - delta * np.sum(w**2) / 2
+    expected -= np.linalg.slogdet(precision / delta)[1] / 2
+    np.testing.assert_allclose(posterior.log_marginal_likelihood(), expected, rtol=1e-8)

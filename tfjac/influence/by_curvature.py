@@ -40,17 +40,17 @@ class CurvatureInfluence:
         Cost: a backward pass over x, and one over the training examples; by "newton" one for each output, and
         t·m·p² or t·n·m² multiply-adds.
         """
-        x, latent, labels = self._data.others(x, y)
+        x, latent, labels, counts = self._data.others(x, y)
         if self.removal == "first_order":
-            slopes = self._data.slopes(latent, labels)
+            slopes = self._data.slopes(latent, labels, counts)
             return self._side.moved(x, slopes[:, None], self._forces)[:, 0]
         found, start = [], 0
         for part in self._parts(x):
             moved = self._moved(part)
             at = slice(start, start + len(moved))
             start += len(moved)
-            before = latent[at, None], labels[at, None]
-            found.append(self._data.loss.values(before[0] + moved, before[1]) - self._data.loss.values(*before))
+            before, given = latent[at, None], (labels[at, None], counts[at, None])
+            found.append(self._data.loss.values(before + moved, *given) - self._data.loss.values(before, *given))
         return np.concatenate(found)
 
     def on_outputs(self, x: Nest[TensorLike]) -> Array:

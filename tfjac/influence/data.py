@@ -7,7 +7,7 @@ import numpy as np
 
 from tfjac.graph import as_tf_variable
 from tfjac.influence.gradients import OutputGradients
-from tfjac.influence.losses import LOSSES, check_plain
+from tfjac.influence.losses import LOSSES, check_complete, check_plain, factor_of
 from tfjac.laplace.curvature import NetworkCurvature
 from tfjac.laplace.inputs import check_trained, chosen_variables, inputs_like
 from tfjac.laplace.likelihoods import likelihood_of
@@ -24,6 +24,8 @@ class TrainingData:
         model: the network.
         x: nest of tensors.
         labels: y in the shape of z.
+        latent: z, `[n, ...]`.
+        counts: what each position counts for, `[n, *positions, 1]`.
         curvature: `NetworkCurvature`.
         gradients: `OutputGradients`.
         loss: `ExampleLoss`.
@@ -43,27 +45,34 @@ class TrainingData:
         self.epsilon = float(np.finfo(variables[0].dtype.as_numpy_dtype).eps)
         self.curvature = NetworkCurvature(model, variables, distribution, from_logits, self.x, batch_size)
         latent = self.curvature.traced_latent
-        self.gradients = OutputGradients(latent, distribution, variables, self.x, batch_size)
-        self.latent = self.curvature.latent(self.x)
-        self.loss = LOSSES[distribution.name](self.latent.shape[1:])
+        self.gradients = OutputGradients(
+            latent, self.curvature.traced_rows, distribution, variables, self.x, batch_size
+        )
+        self.latent, self.counts = self.curvature.latent_and_counts(self.x)
+        check_complete(model)
+        outputs = self.latent.shape[1:]
+        self.loss = LOSSES[distribution.name](outputs, factor_of(model, self.counts, outputs))
         self._likelihood = distribution
         self.labels = distribution.labels(y, self.latent.shape)
         self._weights = fingerprint(model)
 
     def others(self, x: Any, y: Any = None) -> tuple:
-        """Return inputs of other examples as tensors, their z, and their labels or None.
+        """Return inputs of other examples as tensors, their z, their labels or None, and what their positions count for.
+
+        The mean over these examples is what Keras evaluates.
 
         Raises:
             ValueError: where the model was trained further.
         """
         self.check_weights()
         x = self.as_inputs(x)
-        latent = self.curvature.latent(x)
-        return x, latent, None if y is None else self._likelihood.labels(y, latent.shape)
+        latent, counts = self.curvature.latent_and_counts(x)
+        counts *= factor_of(self.model, counts, self.loss.outputs) / self.loss.factor
+        return x, latent, None if y is None else self._likelihood.labels(y, latent.shape), counts
 
-    def slopes(self, latent, labels):
+    def slopes(self, latent, labels, counts):
         """Return ∂ℓ/∂z, `[n, m]`."""
-        return self.loss.slopes(latent, labels).reshape(len(latent), -1)
+        return self.loss.slopes(latent, labels, counts).reshape(len(latent), -1)
 
     def check_weights(self):
         """Raise ValueError where the model has other weights than it had."""

@@ -13,14 +13,21 @@ class OutputGradients:
 
     Args:
         latent: function from inputs to z, `[n, ...]`, of a graph being traced.
+        rows: function from inputs to what RᵀJ is the Jacobian of, likewise.
         likelihood: see `tfjac.laplace.likelihoods`.
         variables: list of the variables that w is made of.
         x: nest of tensors, of which a chunk shows what the others are like.
         chunk: examples at a time; None to follow from the sizes.
     """
 
-    def __init__(self, latent, likelihood, variables, x, chunk=None):
-        self._latent, self._likelihood, self._variables, self._chunk = latent, likelihood, variables, chunk
+    def __init__(self, latent, rows, likelihood, variables, x, chunk=None):
+        self._latent, self._rows, self._likelihood, self._variables, self._chunk = (
+            latent,
+            rows,
+            likelihood,
+            variables,
+            chunk,
+        )
         self._dtype = variables[0].dtype
         specs = tf.nest.map_structure(lambda part: tf.TensorSpec([None, *part.shape[1:]], part.dtype), x)
         u, columns = tf.TensorSpec([None, None], self._dtype), tf.TensorSpec([None, None], self._dtype)
@@ -77,7 +84,7 @@ class OutputGradients:
     # -------------------------------------------------------------- traced
 
     def _curvature_rows(self, x):
-        return self._operator(self._likelihood.term(self._latent(x)).rows()[0])
+        return self._operator(self._rows(x))
 
     def _operator(self, tensor):
         return jacobian_operator(tensor, self._variables)

@@ -66,12 +66,12 @@ class ByWeights(Side):
         self._data, loss, n = data, data.loss, len(data.latent)
         self._inverse = inverse(data, damping)
         self.damping = self._inverse.damping
-        self.forces = loss.slopes(data.latent, data.labels).reshape(n, -1)
+        self.forces = loss.slopes(data.latent, data.labels, data.counts).reshape(n, -1)
 
     @property
     def metrics(self):
         """H, `[n, m, m]`."""
-        return self._data.loss.hessians(self._data.latent)
+        return self._data.loss.hessians(self._data.latent, self._data.counts)
 
     def blocks(self):
         """Return J P⁻¹ Jᵀ of each example."""

@@ -33,11 +33,11 @@ class TracInInfluence:
         Positive: steps on the training example lowered the loss. Cost: for each checkpoint the products of all pairs
         from factors of the layers; no gradient is formed.
         """
-        x, _, labels = self._data.others(x, y)
+        x, _, labels, counts = self._data.others(x, y)
         total = np.zeros([len(labels), self.num_examples])
         for rate in self._visited():
-            left = self._slopes(x, labels)
-            right = self._slopes(self._data.x, self._data.labels)
+            left = self._slopes(x, labels, counts)
+            right = self._slopes(self._data.x, self._data.labels, self._data.counts)
             total += rate * self._data.gradients.products(x, left, self._data.x, right)
         return total
 
@@ -46,11 +46,12 @@ class TracInInfluence:
         self._data.check_weights()
         total, data = np.zeros(self.num_examples), self._data
         for rate in self._visited():
-            total += rate * data.gradients.squared_norms(data.x, self._slopes(data.x, data.labels))
+            slopes = self._slopes(data.x, data.labels, data.counts)
+            total += rate * data.gradients.squared_norms(data.x, slopes)
         return total
 
-    def _slopes(self, x, labels):
-        return self._data.slopes(self._data.curvature.latent(x), labels)
+    def _slopes(self, x, labels, counts):
+        return self._data.slopes(self._data.curvature.latent(x), labels, counts)
 
     def _visited(self) -> Iterator[float]:
         """Yield the learning rate of each checkpoint while the model has its weights."""

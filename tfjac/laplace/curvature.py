@@ -6,6 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfjac.graph import as_tf_variable, quiet_function
+from tfjac.graph.nodes import mask_of
 from tfjac.jacobians import JacobianOperator, jacobian_operator
 from tfjac.jacobians.factors.kronecker import in_bases
 from tfjac.jacobians.factors.kronecker_block import KroneckerBlock, block_of
@@ -23,6 +24,8 @@ ELEMENTS = 2**24
 class NetworkCurvature:
     """Latent outputs z of a network, J = ∂z/∂w, and R with R Rᵀ = H, the Hessian of the loss at z.
 
+    H is zero for positions that Keras masks, which are in no loss.
+
     `weigh_by` divides rows and columns by numbers of each output and of each variable.
 
     Args:
@@ -38,7 +41,7 @@ class NetworkCurvature:
         self._from_logits, self._chunk = from_logits, chunk
         self._dtype = as_tf_variable(variables[0]).dtype
         self._specs = tf.nest.map_structure(lambda part: tf.TensorSpec([None, *part.shape[1:]], part.dtype), x)
-        self._latent = quiet_function(self.traced_latent, input_signature=[self._specs])
+        self._latent = quiet_function(self._trace_latent, input_signature=[self._specs])
         self._layouts: list[str] = []
         self._formed: list[bool] = []
         self._weighing: Any = None
@@ -67,7 +70,12 @@ class NetworkCurvature:
 
     def latent(self, x):
         """Return z, `[n, ...]`, float64."""
-        return np.concatenate([self._latent(part).numpy() for part in chunks(x, MOST)]).astype(float)
+        return self.latent_and_counts(x)[0]
+
+    def latent_and_counts(self, x):
+        """Return z, and one for each position that counts, `[n, *positions, 1]`, zero where a mask leaves it out."""
+        parts = [self._latent(part) for part in chunks(x, MOST)]
+        return tuple(np.concatenate([each.numpy() for each in both]).astype(float) for both in zip(*parts))
 
     def gram(self, x, num_outputs):
         """Return Σ JᵀHJ, `[p, p]`, float64; J is not formed."""
@@ -165,10 +173,19 @@ class NetworkCurvature:
 
     def traced_latent(self, x):
         """Return z `[n, ...]` of the graph that is being traced."""
+        return self._trace_latent(x)[0]
+
+    def traced_rows(self, x):
+        """Return what RᵀJ is the Jacobian of, in the shape of z."""
+        latent, counts = self._trace_latent(x)
+        return counts * self._likelihood.term(latent).rows()[0]
+
+    def _trace_latent(self, x):
         output = self._model(x, training=False)
         if not isinstance(output, tf.Tensor):
             raise ValueError(f"The model must have one output. Received: {tf.nest.map_structure(type, output)}")
-        return self._likelihood.latent(output, self._from_logits)
+        latent = self._likelihood.latent(output, self._from_logits)
+        return latent, counts_of(mask_of(output), latent)
 
     def _trace_gram(self, x, weighing):
         return self._weighed_operator(x, weighing).gram()
@@ -215,13 +232,13 @@ class NetworkCurvature:
         return self._operator(self.traced_latent(x), weighing).to_dense()
 
     def _trace_kernel(self, x, weighing, weighed):
-        latent = self.traced_latent(x)
-        rows = self._likelihood.term(latent).rows()[0] / weighing[0]
+        latent, counts = self._trace_latent(x)
+        rows = counts * self._likelihood.term(latent).rows()[0] / weighing[0]
         weighed = tf.reshape(tf.cast(weighed, latent.dtype), [-1] + [1] * (latent.shape.rank - 1))
         return self._operator(weighed * rows + (1 - weighed) * latent, weighing).kernel()
 
     def _weighed_operator(self, x, weighing):
-        return self._operator(self._likelihood.term(self.traced_latent(x)).rows()[0] / weighing[0], weighing)
+        return self._operator(self.traced_rows(x) / weighing[0], weighing)
 
     def _operator(self, tensor, weighing):
         operator, (_, columns) = jacobian_operator(tensor, self._variables), weighing
@@ -229,6 +246,22 @@ class NetworkCurvature:
             return operator
         shapes = [variable.shape for variable in self._variables]
         return JacobianOperator(operator.scaled_factors(1 / columns), shapes, *operator.examples_and_outputs)
+
+
+def counts_of(mask, latent):
+    """Return `[n, *positions, 1]`, in the dtype of z: zero where the mask of Keras leaves a position out, else one.
+
+    Raises:
+        ValueError: for a mask that is not one of the positions.
+    """
+    if mask is None:
+        return tf.ones([tf.shape(latent)[0], *[1] * (latent.shape.rank - 1)], latent.dtype)
+    if mask.shape.rank != latent.shape.rank - 1 or not mask.shape.is_compatible_with(latent.shape[:-1]):
+        raise ValueError(
+            "The mask of the model's output must have the axes of that output but the last, as Keras' losses need. "
+            f"Received: a mask of shape {mask.shape} for outputs of shape {latent.shape}"
+        )
+    return tf.cast(mask, latent.dtype)[..., None]
 
 
 def is_single(factor):

@@ -27,6 +27,7 @@ class Fit(NamedTuple):
     Attributes:
         latent: z of all examples, `[n, ...]`.
         labels: y in the shape of z, or None.
+        counts: one for each position that counts, `[n, *positions, 1]`, zero where Keras masks it.
         weights: w, arrays of float64, one for each variable.
         num_examples: n.
         as_inputs: function from arrays to tensors like the model's inputs.
@@ -37,6 +38,7 @@ class Fit(NamedTuple):
 
     latent: np.ndarray
     labels: np.ndarray | None
+    counts: np.ndarray
     weights: list[np.ndarray]
     num_examples: int
     as_inputs: Any
@@ -62,7 +64,12 @@ class Fit(NamedTuple):
     @property
     def errors(self):
         """What the network misses, in units of the noise but for σ, `[n, ...]`."""
-        return (self.labels - self.latent) / self.ratios
+        return self.counts * (self.labels - self.latent) / self.ratios
+
+    @property
+    def numbers(self):
+        """How many targets count for each output, in the shape of the outputs."""
+        return np.sum(np.broadcast_to(self.counts, self.latent.shape), axis=0)
 
 
 def laplace(
@@ -132,9 +139,9 @@ def laplace(
     as_inputs = functools.partial(inputs_like, dtype=as_tf_variable(variables[0]).dtype)
     x = as_inputs(x)
     curvature = NetworkCurvature(model, variables, distribution, from_logits, x, batch_size)
-    latent = curvature.latent(x)
+    latent, counts = curvature.latent_and_counts(x)
     labels = None if y is None else distribution.labels(y, latent.shape)
-    fit = _fit(latent, labels, x, variables, as_inputs, structure)
+    fit = _fit(latent, labels, counts, x, variables, as_inputs, structure)
     shares, delta = ratios_of("prior_precision", prior_precision, (len(variables),), "variable")
     smaller = "weights" if fit.num_parameters <= fit.latent.size else "examples"
     kind = {"weights": Weights, "examples": Examples}[smaller if side == "auto" else side]
@@ -175,10 +182,11 @@ def _checked_noise(noise, y):
     return numbers("noise", noise)
 
 
-def _fit(latent, labels, x, variables, as_inputs, structure):
+def _fit(latent, labels, counts, x, variables, as_inputs, structure):
     return Fit(
         latent=latent,
         labels=labels,
+        counts=counts,
         weights=[as_tf_variable(variable).numpy().astype(float) for variable in variables],
         num_examples=size_of(x),
         as_inputs=as_inputs,

@@ -74,13 +74,14 @@ class Likelihood(abc.ABC):
         """
 
     @abc.abstractmethod
-    def log_likelihood(self, latent, labels, noise):
+    def log_likelihood(self, latent, labels, noise, counts):
         """Return Σ log p(y | z), NumPy in float64.
 
         Args:
             latent: z, `[n, ...]`.
             labels: y in the shape of z.
             noise: σ, of a likelihood that has one; a number, or an array in the shape of the outputs.
+            counts: `[n, *positions, 1]`, zero for the positions that are left out.
         """
 
     def probabilities(self, latent):
@@ -101,11 +102,11 @@ class Gaussian(Likelihood):
         """Return z − y, for σ = 1."""
         return latent - labels
 
-    def log_likelihood(self, latent, labels, noise):
+    def log_likelihood(self, latent, labels, noise, counts):
         """Return the logarithm of the normal density."""
         error = labels - latent
         noise = np.broadcast_to(noise, error.shape)
-        return -0.5 * np.sum((error / noise) ** 2 + np.log(2 * np.pi * noise**2))
+        return -0.5 * np.sum(counts * ((error / noise) ** 2 + np.log(2 * np.pi * noise**2)))
 
 
 class Categorical(Likelihood):
@@ -139,9 +140,9 @@ class Categorical(Likelihood):
         """Return (p − y)/√p."""
         return CrossEntropyTerm(latent, labels).rows()[1]
 
-    def log_likelihood(self, latent, labels, noise):
+    def log_likelihood(self, latent, labels, noise, counts):
         """Return Σ y·log softmax(z)."""
-        return np.sum(labels * scipy.special.log_softmax(latent, axis=-1))
+        return np.sum(counts * labels * scipy.special.log_softmax(latent, axis=-1))
 
     def probabilities(self, latent):
         """Return softmax(z)."""
@@ -176,9 +177,9 @@ class Bernoulli(Likelihood):
         latent = tf.stop_gradient(latent)
         return tf.sigmoid(latent) * tf.sigmoid(-latent)
 
-    def log_likelihood(self, latent, labels, noise):
+    def log_likelihood(self, latent, labels, noise, counts):
         """Return Σ y·z − log(1 + eᶻ)."""
-        return np.sum(labels * latent - np.logaddexp(0, latent))
+        return np.sum(counts * (labels * latent - np.logaddexp(0, latent)))
 
     def probabilities(self, latent):
         """Return sigmoid(z)."""
@@ -202,6 +203,11 @@ def likelihood_of(model, name=None, from_logits=None):
         ValueError: for an unknown name, or a model without a loss that is known.
     """
     loss = getattr(model, "loss", None)
+    if name is None and getattr(loss, "ignore_class", None) is not None:
+        raise ValueError(
+            "Targets of a class that the loss ignores have no likelihood: leave them out, or mask them. "
+            f"Received: a loss with ignore_class={loss.ignore_class}"
+        )
     if name is None:
         function = keras.losses.get(loss) if isinstance(loss, str) else loss
         function = getattr(function, "fn", function)

@@ -163,7 +163,9 @@ class LaplacePosterior:
             raise ValueError("The marginal likelihood is that of targets: call laplace with y. Received: y=None")
         delta = self._delta if prior_precision is None else self._delta_of(prior_precision)
         sigma = self._sigma if noise is None else self._sigma_of(noise)
-        fitted = self._likelihood.log_likelihood(self._fit.latent, self._fit.labels, sigma * self._fit.ratios)
+        fitted = self._likelihood.log_likelihood(
+            self._fit.latent, self._fit.labels, sigma * self._fit.ratios, self._fit.counts
+        )
         return float(fitted + occam_factor(self._basis.eigenvalues / sigma**2, self._fit.squared_norm, delta))
 
     @property
@@ -177,7 +179,7 @@ class LaplacePosterior:
         sigma = sigma if has_noise else 1.0
         squared_error = np.sum(fit.errors**2) if sigma is None else 0.0
         self._delta, self._sigma = most_probable(
-            self._basis.eigenvalues, fit.squared_norm, delta, sigma, squared_error, fit.latent.size
+            self._basis.eigenvalues, fit.squared_norm, delta, sigma, squared_error, np.sum(fit.numbers)
         )
         self.prior_precision = unwrapped(self._delta * fit.shares)
         self.noise = unwrapped(self._sigma * fit.ratios) if has_noise else None

@@ -80,17 +80,17 @@ def noise_of_each(posterior_of, fit, x):
     Raises:
         ValueError: where all errors of an output are zero, or the rounds do not settle.
     """
-    shape, squared = fit.latent.shape[1:], np.sum(fit.errors**2, axis=0)
+    shape, squared, numbers_of_targets = fit.latent.shape[1:], np.sum(fit.errors**2, axis=0), fit.numbers
     if not (squared > 0).all():
         raise ValueError(
             "The marginal likelihood has no maximum where all errors of an output are zero: give noise. "
             f"Received: {np.count_nonzero(squared == 0)} outputs without an error"
         )
-    noise, change = np.sqrt(squared / len(fit.latent)), np.inf
+    noise, change = np.sqrt(squared / numbers_of_targets), np.inf
     for _ in range(MOST_ROUNDS):
         posterior = posterior_of(ratios_of("noise", noise, shape, "output")[0], None)
-        gamma = np.sum(posterior.predict(x).variance, axis=0) / posterior.noise**2
-        noise = np.sqrt(squared / np.maximum(len(fit.latent) - gamma, 1e-9))
+        gamma = np.sum(fit.counts * posterior.predict(x).variance, axis=0) / posterior.noise**2
+        noise = np.sqrt(squared / np.maximum(numbers_of_targets - gamma, 1e-9))
         last, change = change, np.max(np.abs(noise / posterior.noise - 1))
         if change < 1e-6 or last <= change < ROUNDING:
             return posterior

@@ -96,10 +96,10 @@ class AutomaticClipping(Clipping):
 class AdaptiveClipping(FixedClipping):
     """min(1, C / norm), with a C that follows a quantile of the norms, found privately.
 
-    Each step publishes the noisy sum of ½ for each example above C and −½ for each below, which an example changes by ½.
-    From it follows the share above, and C changes by exp(η (above − (1 − quantile))). The noise on the gradients grows
-    so that both together cost what `noise_multiplier` says. Andrew, Thakkar, McMahan & Ramaswamy (2021),
-    "Differentially private learning with adaptive clipping".
+    Each step publishes a noisy sum: ½ for each example above C, −½ for each below, so that no example changes it by
+    more than ½. From it follows the share above, and C changes by exp(η (above − (1 − quantile))). The noise on the
+    gradients grows so that both together cost what `noise_multiplier` says. Andrew, Thakkar, McMahan & Ramaswamy
+    (2021), "Differentially private learning with adaptive clipping".
 
     Args:
         quantile: share of the examples that are to lie below C, between 0 and 1.
@@ -142,7 +142,7 @@ class AdaptiveClipping(FixedClipping):
         return noise_multiplier and (noise_multiplier**-2 - (2 * count_noise) ** -2) ** -0.5
 
     def update(self, norms: Tensor, release: Release, batch_size: float | None) -> None:
-        """Move C towards the quantile; rows without a gradient, such as those of padding, are neither above nor below."""
+        """Move C towards the quantile; rows without a gradient, such as padding, are neither above nor below."""
         above = tf.where(norms > tf.cast(self.bound(), norms.dtype), 0.5, -0.5)
         balance = tf.reduce_sum(tf.where(norms > 0, above, 0.0))
         share = release(balance, self._count_noise(batch_size)) / batch_size + 0.5

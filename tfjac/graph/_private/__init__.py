@@ -46,7 +46,7 @@ from tfjac.graph._private.graphs import (
     trace,
     traced_function,
 )
-from tfjac.graph._private.layers import added_losses, flat_layers, set_added_losses, symbolic_origin
+from tfjac.graph._private.layers import added_losses, flat_layers, loss_weights, set_added_losses, symbolic_origin
 from tfjac.graph._private.ops import (
     copy_handle_data,
     copy_op,
@@ -91,6 +91,7 @@ __all__ = [
     "is_function_graph",
     "is_taped",
     "keep_with",
+    "loss_weights",
     "mapped_from",
     "mapped_op",
     "name_bodies_apart",

@@ -17,6 +17,11 @@ def added_losses(layer: keras.Layer) -> list[Tensor]:
     return list(layer._losses)
 
 
+def loss_weights(model: keras.Model) -> Any:
+    """Return `loss_weights` of `compile`, None without any; `get_compile_config` would serialize the optimizer too."""
+    return getattr(getattr(model, "_compile_loss", None), "_user_loss_weights", None)
+
+
 def set_added_losses(layer: keras.Layer, losses: list[Tensor]) -> None:
     """Put others in their place. There is `add_loss` alone, and no public way to take one back."""
     layer._losses[:] = losses

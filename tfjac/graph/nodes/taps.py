@@ -117,6 +117,11 @@ def _marked(x: Tensor, texts: Mapping[str, str]) -> Tensor:
     return with_mask_of(x, marked)
 
 
+def mask_of(x: Tensor) -> Tensor | None:
+    """Return the mask that Keras has put on x, None where it has not."""
+    return getattr(x, "_keras_mask", None)
+
+
 def with_mask_of(x: Tensor, like: Tensor) -> Tensor:
     """Return `like` with the mask that Keras has put on x, where it has."""
     if hasattr(x, "_keras_mask"):
