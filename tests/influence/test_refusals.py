@@ -83,9 +83,7 @@ def test_a_mask_that_is_not_one_of_positions(model):
     flat = keras.Sequential([keras.Input((3, 1)), keras.layers.Masking(), keras.layers.Dense(1)])
     masked = keras.Model(flat.inputs[0], Squeezed()(flat.outputs[0]))
     masked.compile(loss="mse")
-    with pytest.raises(
-        ValueError, match=r"axes of that output but the last.*\(None, 3\) for outputs of shape \(None, 3\)"
-    ):
+    with pytest.raises(ValueError, match=r"axes of that output but the last.*a mask of shape \(None, 3\)"):
         tfjac.influence(masked, X[..., None], X)
 
 

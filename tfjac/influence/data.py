@@ -57,7 +57,7 @@ class TrainingData:
         self._weights = fingerprint(model)
 
     def others(self, x: Any, y: Any = None) -> tuple:
-        """Return inputs of other examples as tensors, their z, their labels or None, and what their positions count for.
+        """Return inputs of other examples as tensors, z, their labels or None, and what their positions count for.
 
         The mean over these examples is what Keras evaluates.
 
