@@ -49,7 +49,8 @@ def influence(
 
     Let the loss be a mean of ℓ over n examples, g the gradient of ℓ of one, and P = Σ JᵀHJ + nλI the Gauss-Newton
     curvature of the sum. Without the example the weights move by P⁻¹g, and the loss of another changes by g*ᵀP⁻¹g. That
-    holds near a minimum: train until the loss no longer falls. The model is used in inference mode.
+    holds near a minimum: train until the loss no longer falls. The model is used in inference mode. ℓ is what Keras
+    counts: without the positions that it masks, of which the mean is that of all examples, and times `loss_weights`.
 
     Args:
         model: a Keras model with one output, trained.

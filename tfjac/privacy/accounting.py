@@ -32,7 +32,8 @@ def epsilon(
     example is in it with the probability `sampling_rate`, by itself, as `poisson_batches` draws it. Shuffled batches
     of a fixed size are no such sample; ε is then an approximation that is in common use, and no guarantee. "shuffled"
     gives the guarantee for these: an example is in one batch of each pass over the data, and chance does not help. A
-    pass counts as ⌊1/sampling_rate⌋ steps, as the last batch may be dropped.
+    pass counts as ⌊1/sampling_rate⌋ steps, as the last batch may be dropped. Batches of a fixed size would tell of an
+    example more by their number, and by where the others go: there neighbours have a blank in the place of one example.
 
     Args:
         noise_multiplier: σ, as `DPOptimizer` takes it. At zero ε is infinite.
