@@ -107,6 +107,12 @@ def test_little_noise_takes_no_more_memory():
     assert privacy.epsilon(privacy.noise_for(1e4, 1e-5, 0.1, 10), 0.1, 10, 1e-5) == pytest.approx(1e4, rel=5e-3)
 
 
+def test_a_delta_below_what_a_distribution_cuts_off():
+    """The package says infinity, so that no noise would be enough; Rényi divergences bound ε as well."""
+    expected = privacy.epsilon(50.0, 1.0, 10, 1e-100, "rdp")
+    assert gaussian_epsilon(math.sqrt(10) / 50, 1e-12) < privacy.epsilon(50.0, 1.0, 10, 1e-100) == expected < math.inf
+
+
 def test_limits():
     assert privacy.epsilon(1.0, 0.01, 0, 1e-5) == 0.0
     assert privacy.epsilon(0.0, 0.01, 1, 1e-5) == math.inf

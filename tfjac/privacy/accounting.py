@@ -186,7 +186,10 @@ def _by_divergences(dp, noise, rate, steps, delta):
 def _by_distributions(dp, noise, rate, steps, delta):
     if noise < 1e-3:  # an ε of millions protects nothing, and its distribution overflows
         return _by_divergences(dp, noise, rate, steps, delta)
-    return float(_of_a_step(dp, noise, rate).self_compose(steps).get_epsilon_for_delta(delta))
+    found = float(_of_a_step(dp, noise, rate).self_compose(steps).get_epsilon_for_delta(delta))
+    return (
+        found if math.isfinite(found) else _by_divergences(dp, noise, rate, steps, delta)
+    )  # δ within what it cuts off
 
 
 @functools.lru_cache(maxsize=4)

@@ -83,9 +83,9 @@ def _where_images_are(use: Use, a: Tensor, d: Tensor, of_input: bool = False) ->
     """
     moved = _moved_positions(use.op.inputs[2] if of_input else use.output, of_input)
     axis = use.input_axes[2] if of_input else use.axis
-    block = None if moved is None else static_value(moved.inputs[1])
-    if block is None or axis.axis != 0 or axis.inner is None:
+    if moved is None or axis.axis != 0 or axis.inner is None:
         return a, d
+    block = static_value(moved.inputs[1])
     sizes = axes((moved.inputs if of_input else moved.outputs)[0])[1:-1]
     edges = static_value(moved.inputs[2])
     is_known = edges is not None and all(isinstance(size, int) for size in sizes)
