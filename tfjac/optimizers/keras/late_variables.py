@@ -41,14 +41,15 @@ class LateVariables:
     def load(self, store: Any, variables: Sequence[Variable]) -> bool:
         """Load the variables that are there, keep what is left, and return whether that is all of a saved state.
 
-        A state that was saved before the first batch has none of the late variables: they stay as they are, and are not
-        read before they are written.
+        A state that was saved before the first batch has none of the late variables: they begin again with zeros.
         """
         saved = len(store.keys())
         if self._built is None or saved < self._built or saved == len(variables):
             return False
         for index, variable in enumerate(variables[:saved]):
             variable.assign(store[str(index)])
+        for variable in variables[saved:]:
+            variable.assign(np.zeros(variable.shape))
         self._waiting = {str(index): np.array(store[str(index)]) for index in range(len(variables), saved)}
         return True
 

@@ -148,20 +148,21 @@ class KroneckerMemory:
             batch: its `LinearModel`, with drawn rows.
             state: a `State`; method: a `Method`.
             weight: scalar, what the batch counts for; with zero it is not remembered.
-            stayed: scalar bool, whether the variables are where the last step left them.
+            stayed: scalar bool, whether the variables are where the last step left them; if not, all begins again.
             share: scalar, the part of the bounds of α that is used.
         """
-        steps = self._steps.value.read_value()
+        steps, seen = (
+            tf.where(stayed, each.value.read_value(), tf.zeros([], each.dtype)) for each in (self._steps, self._examples)
+        )
         examples = tf.cast(num_examples(batch, objective.num_parts), tf.float64)
         batch, alone = _offsets_first(batch, objective, steps < FIRST)
-        seen = self._examples.value.read_value()
         begun = tf.cast(tf.minimum(SHORT + (1 - SHORT) * seen / ENOUGH, 1.0), self.dtype)
         share *= tf.where(alone, tf.ones_like(begun), begun)
         begun = tf.cast(steps, self.dtype)
         kept = tf.minimum(tf.constant(KEPT, self.dtype), begun / (begun + 1))
         factors, sizes = batch.jacobian.factors(), self._columns.sizes
         curvature = [part.averaged(each, kept) for part, each in zip(self._parts, factors)]
-        damping, largest = self._damping_now(curvature, objective.sums_squares)
+        damping, largest = self._damping_now(curvature, objective.sums_squares, stayed)
         is_due = tf.equal(steps % REFRESHED, 0) | (steps < REFRESHED)
         inverses = [part.inverses(block, damping, is_due) for part, block in zip(self._parts, curvature)]
 
@@ -193,8 +194,8 @@ class KroneckerMemory:
                 (self._largest, largest),
             ):
                 variable.value.assign(value)
-            self._steps.value.assign_add(1)
-            self._examples.value.assign_add(examples)
+            self._steps.value.assign(steps + 1)
+            self._examples.value.assign(seen + examples)
             return following
 
         shown = tf.cond(wanted, keep, lambda: damping)
@@ -202,11 +203,13 @@ class KroneckerMemory:
         told = [shown if name == "damping" else value for name, value in zip(names, state.damping)]
         return State(tuple(told), state.scaling), report, tf.cast(report.cost, tf.float64)
 
-    def _damping_now(self, curvature: list, sums_squares: bool) -> tuple[Tensor, Tensor]:
+    def _damping_now(self, curvature: list, sums_squares: bool, stayed: Tensor) -> tuple[Tensor, Tensor]:
         """Return λ, and the largest mean of diag(JᵀJ) so far."""
         mean = tf.add_n([block.trace() for block in curvature]) / self._columns.total
-        before = self._largest.value.read_value()
-        largest, damping = tf.maximum(FORGETS_LARGEST * before, mean), self._damping.value.read_value()
+        before, damping = (
+            each.value.read_value() * tf.cast(stayed, self.dtype) for each in (self._largest, self._damping)
+        )
+        largest = tf.maximum(FORGETS_LARGEST * before, mean)
         damping = tf.where(damping > 0, damping, mean)
         return damping if sums_squares else tf.maximum(damping, LEAST * self._wanted * largest), largest
 

@@ -92,11 +92,13 @@ class News(NamedTuple):
         stayed: scalar bool, whether the variables are where the last step left them.
         streams: scalar bool, whether the data are new.
         repeats: int64, how often the same data have come again.
+        steps: int64, how many steps there were before, since other code has set the variables.
     """
 
     stayed: tf.Tensor
     streams: tf.Tensor
     repeats: tf.Tensor
+    steps: tf.Tensor
 
 
 class AutoMemory:
@@ -148,9 +150,11 @@ class AutoMemory:
         products with J: JᵀJ would take a pass for each residual of an example.
         """
         allowed = method.allowed()
-        drawn = self._drawn(objective, method)
-        if drawn is not None:
-            return self._step_with_factors(objective, drawn, state, method, restrictions, weight)
+        if self._wants_factors(objective, method):
+            at_once = self._news(objective, at_once=True)
+            drawn = self._drawn(objective, method, at_once.steps)
+            if drawn is not None:
+                return self._step_with_factors(objective, drawn, at_once, state, method, restrictions, weight)
         if objective.half is not None:
             refuse_precision(objective.half, objective.cost.dtype)
         if self._share is not None:
@@ -167,7 +171,7 @@ class AutoMemory:
         self.keeps_nothing = self.model is None
         if self.keeps_nothing:
             return take_step(start, state, method, restrictions)
-        stayed, streams, _ = news = news or self._news(objective)
+        stayed, streams, *_ = news = news or self._news(objective)
         self._keep_news(news)
         self._least.look(objective, batch, stayed)
         takes = self.model.takes(batch)
@@ -191,15 +195,13 @@ class AutoMemory:
         self._note(objective, loss)
         return Step(state, report, sizes, batch.num_rows, tf.constant(False), state)
 
-    def _drawn(self, objective: SummedObjective, method: Method) -> LinearModel | None:
-        """Return the linear model of a batch with drawn rows, if Kronecker factors are to be kept; None if not.
+    def _drawn(self, objective: SummedObjective, method: Method, number: Tensor) -> LinearModel | None:
+        """Return the linear model of a batch with rows drawn by a number; None where there is none.
 
-        Nor are they where those rows are over the memory budget. Of what is left of it, factors take no more.
+        Nor is there where those rows are over the memory budget. Of what is left of it, factors take no more.
         """
-        if not self._wants_factors(objective, method):
-            return None
         try:
-            drawn = objective.linearise(AS_FACTORS._replace(drawn=self._steps.value.read_value()))
+            drawn = objective.linearise(AS_FACTORS._replace(drawn=number))
         except (ExamplesMix, NoForwardMode):
             return None
         sizes = ProblemSizes.of(drawn, method.gram_dtype, method.scaling.is_one_number)
@@ -214,6 +216,7 @@ class AutoMemory:
         self,
         objective: SummedObjective,
         drawn: LinearModel,
+        news: News,
         state: State,
         method: Method,
         restrictions: Restrictions,
@@ -224,7 +227,7 @@ class AutoMemory:
         In bfloat16 it is the former always: iterations would end at the rounding of products.
         """
         self.keeps_nothing = False
-        stayed, streams, _ = news = self._news(objective, at_once=True)
+        stayed, streams = news.stayed, news.streams
         self._keep_news(news)
 
         def remember() -> tuple:
@@ -248,7 +251,7 @@ class AutoMemory:
     def _note(self, objective: SummedObjective, loss: Tensor) -> None:
         """Remember the loss after a step, and where it led."""
         self._loss.value.assign(tf.where(tf.math.is_finite(loss), loss, np.inf))
-        self._left.value.assign(tf.cast(objective.position(objective.values()), self._dtype))
+        self._left.value.assign(tf.cast(objective.columns.flatten(objective.values()), self._dtype))
 
     def _news(self, objective: SummedObjective, at_once: bool = False) -> "News":
         """Return what is new, by the loss at the start of a step; data are not at the first one.
@@ -257,19 +260,19 @@ class AutoMemory:
             objective: `SummedObjective` of the batch.
             at_once: whether data are new until they repeat, at the first step as well.
         """
-        position = tf.cast(objective.position(objective.values()), self._dtype)
+        position = tf.cast(objective.columns.flatten(objective.values()), self._dtype)
         stayed = tf.reduce_all(tf.equal(position, self._left.value.read_value()))
         same = is_same_loss(tf.cast(objective.cost, tf.float64), self._loss.value.read_value())
         repeats = tf.where(same, self._repeats.value.read_value() + 1, 0)
         streams = tf.where(self._streams.value.read_value() > 0, repeats < REPEATS, ~same)
-        streams = (repeats < REPEATS) if at_once else streams & stayed & (self._steps.value.read_value() > 0)
-        return News(stayed, streams, repeats)
+        steps = tf.where(stayed, self._steps.value.read_value(), 0)
+        return News(stayed, (repeats < REPEATS) if at_once else streams & (steps > 0), repeats, steps)
 
     def _keep_news(self, news: "News") -> None:
         """Keep what the next step needs of them, and count the step."""
         self._repeats.value.assign(news.repeats)
         self._streams.value.assign(tf.cast(news.streams, tf.int64))
-        self._steps.value.assign_add(1)
+        self._steps.value.assign(news.steps + 1)
 
     def _step_on_new_data(
         self, objective: SummedObjective, batch: LinearModel, state: State, method: Method, weight: Tensor
