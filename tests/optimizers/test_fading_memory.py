@@ -9,6 +9,7 @@ import tensorflow as tf
 from tests.optimizers.test_fit import weights
 from tests.precision import floating
 from tfjac.optimizers import LevenbergMarquardt, MultiplicativeDamping, NielsenDamping, Status
+from tfjac.optimizers.execution.streamed.batch_weight import weight_among_batches
 
 layers = keras.layers
 RNG = np.random.default_rng(0)
@@ -177,3 +178,76 @@ def test_by_hand():
 def test_what_is_refused(options, message):
     with pytest.raises(ValueError, match=message):
         LevenbergMarquardt(**{"memory": 0.9, **options})
+
+
+# ------------------------------------------------------------------------ what a batch counts for
+
+
+def sequence(*between, masks=True):
+    embedding = layers.Embedding(9, 3, mask_zero=masks)
+    return keras.Sequential([layers.Input((5,), dtype="int32"), embedding, *between, layers.Dense(2)])
+
+
+def dense(*between, **options):
+    return keras.Sequential([layers.Input((5,)), layers.Dense(3, **options), *between, layers.Dense(2)])
+
+
+def two_outputs():
+    tokens = layers.Input((5,), dtype="int32")
+    hidden = layers.Embedding(9, 3, mask_zero=True)(tokens)
+    return keras.Model(tokens, [layers.Dense(2)(hidden), layers.Dense(2)(hidden)])
+
+
+def normalised(y, z):
+    return tf.reduce_mean(tf.square(y - z) * tf.abs(y) / tf.reduce_mean(tf.abs(y)))
+
+
+def by_hand(y, z):
+    return tf.reduce_sum(tf.square(y - z) * tf.abs(y)) / (tf.reduce_sum(tf.abs(y)) + 1e-7)
+
+
+def over_examples(y, z):
+    return tf.reduce_mean(tf.square(y - z), axis=0)
+
+
+BY_WEIGHTS = keras.losses.MeanSquaredError(reduction="mean_with_sample_weight")
+EXAMPLES, VALID, SIZES = lambda x, y, w: len(x), lambda x, y, w: np.sum(x != 0), lambda x, y, w: np.sum(np.abs(y))
+COUNTS = {
+    "mask": (sequence, "mse", VALID),
+    "mask behind a recurrent layer": (lambda: sequence(layers.LSTM(3, return_sequences=True)), "mse", VALID),
+    "no mask": (lambda: sequence(masks=False), "mse", EXAMPLES),
+    "weights": (dense, BY_WEIGHTS, lambda x, y, w: np.sum(w)),
+    "weights and a mask": (sequence, BY_WEIGHTS, lambda x, y, w: np.sum(w * (x != 0))),
+    "outputs with a mask": (two_outputs, ["mse", "mse"], VALID),
+    "batch normalisation": (lambda: dense(layers.BatchNormalization()), "mse", EXAMPLES),
+    "regularisers": (lambda: dense(activity_regularizer="l2", kernel_regularizer="l2"), "mse", EXAMPLES),
+    "weights in the loss": (dense, normalised, SIZES),
+    "a mean by hand": (dense, by_hand, SIZES),
+    "a mean for each output": (dense, over_examples, EXAMPLES),
+    "a number, times weights": (dense, by_hand, lambda x, y, w: SIZES(x, y, w) * len(x) / np.sum(w)),
+    "a sum": (dense, keras.losses.MeanSquaredError(reduction="sum"), lambda x, y, w: 1),
+}
+
+
+@pytest.mark.parametrize("name", COUNTS)
+def test_what_a_batch_counts_for_is_what_its_loss_is_the_mean_of(name):
+    make, loss, counts = COUNTS[name]
+    model, rng, found, expected = make(), np.random.default_rng(0), [], []
+    model.compile("sgd", loss)
+    is_sequence = model.inputs[0].dtype == "int32"
+
+    @tf.function(reduce_retracing=True, jit_compile=name == "mask")
+    def weight(x, y, sample_weight):
+        loss = model.compute_loss(x, y, model(x, training=True), sample_weight)
+        return weight_among_batches(loss, model.trainable_variables)
+
+    for number in (16, 7, 3):  # the first is traced with its size known, the others with an open one
+        x = rng.integers(0, 9, (number, 5)) if is_sequence else rng.normal(size=(number, 5))
+        shape, w = (number, 5, 2) if is_sequence else (number, 2), rng.uniform(size=x.shape if is_sequence else number)
+        y, w = rng.normal(size=shape).astype("float32"), w.astype("float32")
+        x = tf.constant(x, model.inputs[0].dtype)
+        weighed = w if "weights" in name and loss is not normalised else None
+        labels = [tf.constant(y)] * len(model.outputs) if len(model.outputs) > 1 else tf.constant(y)
+        found.append(weight(x, labels, weighed).numpy())
+        expected.append(counts(x.numpy(), y, w))
+    np.testing.assert_allclose(np.divide(found, found[0]), np.divide(expected, expected[0]), rtol=1e-5)

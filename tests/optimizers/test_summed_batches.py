@@ -140,6 +140,17 @@ def test_a_mean_by_weights():
         assert_same_path(model, oracle, sample_weight=WEIGHTS, steps=12)
 
 
+def test_a_mean_over_what_a_mask_leaves(monkeypatch):
+    valid = np.arange(23) % 5 != 1
+    monkeypatch.setitem(globals(), "X", np.where(valid[:, None], X, 0.0))
+    with floating("float64"):
+        net()  # the seed
+        hidden = layers.Dense(5, activation="tanh")
+        model = keras.Sequential([layers.Input((4,)), layers.Masking(), hidden, layers.Dense(3)])
+        model.compile(LevenbergMarquardt(memory="epoch"), loss="mse", jit_compile=False)
+        assert_same_path(model, squares(valid[:, None] / (3 * valid.sum())))
+
+
 def test_two_outputs():
     with floating("float64"):
         keras.utils.set_random_seed(1)

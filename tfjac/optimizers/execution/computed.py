@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from tfjac.optimizers.contracts import Objective
-from tfjac.optimizers.execution.replicas import check_strategy, has_replicas, joined, on_all_replicas
-from tfjac.types import Variable
+from tfjac.optimizers.execution.replicas import check_strategy, has_replicas, joined, on_all_replicas, total
+from tfjac.types import Tensor, Variable
 
 
 class OneDevice(NamedTuple):
@@ -25,6 +25,10 @@ class OneDevice(NamedTuple):
     def mapped(self, change: Callable) -> "OneDevice":
         """Return the same with `change(tensors, variables)` in place of the tensors."""
         return OneDevice(self.variables, change(self.tensors, self.variables))
+
+    def total(self, compute: Callable) -> Tensor:
+        """Return `compute(tensors, variables)`."""
+        return compute(self.tensors, self.variables)
 
     def objective(self, make: Callable) -> Objective:
         """Return the `Objective` that `make(tensors, variables)` returns."""
@@ -47,6 +51,10 @@ class AllReplicas(NamedTuple):
         return AllReplicas(
             self.variables, [each._replace(tensors=change(each.tensors, each.variables)) for each in self.replicas]
         )
+
+    def total(self, compute: Callable) -> Tensor:
+        """Return the sum of `compute(tensors, variables)` over all replicas."""
+        return total(self.replicas, compute)
 
     def objective(self, make: Callable) -> Objective:
         """Return the sum of the `Objective` that `make(tensors, variables)` returns for each replica."""

@@ -236,8 +236,9 @@ class LevenbergMarquardt(StepDiagnostics, SavesLateVariables, keras.optimizers.O
         def objective(tensors: Any, variables: Sequence[Variable]) -> LocalObjective:
             return objective_of_loss(tensors[0], variables, tensors[1], self._verify, half)
 
-        remembers = self._memory is not None and isinstance(computed, OneDevice)
-        weight = weight_among_batches(computed.tensors[0], computed.variables) if remembers else 1.0
+        weight = 1.0
+        if self._memory is not None:
+            weight = computed.total(lambda tensors, variables: weight_among_batches(tensors[0], variables))
         self._advance(computed.objective(objective), weight)
 
     def _sum_up(self, summing: Any, computed: Any) -> None:

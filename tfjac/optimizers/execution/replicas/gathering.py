@@ -13,9 +13,9 @@ import keras
 import tensorflow as tf
 
 from tfjac._warn import warn
-from tfjac.graph import as_tf_variable, compiled_by_xla
+from tfjac.graph import as_tf_variable, compiled_by_xla, sum_over_workers
 from tfjac.optimizers.variables import variable_name
-from tfjac.types import Variable
+from tfjac.types import Tensor, Variable
 
 
 class Replica(NamedTuple):
@@ -79,6 +79,12 @@ def on_each(replicas: "list[Replica]", compute: Callable, parts: Sequence) -> li
         with replica.placed():
             results.append(compute(part))
     return results
+
+
+def total(replicas: "list[Replica]", compute: Callable) -> Tensor:
+    """Return the sum of `compute(tensors, variables)` over all replicas, and all workers."""
+    here = tf.add_n(on_each(replicas, lambda replica: compute(replica.tensors, replica.variables), replicas))
+    return sum_over_workers([here])[0] if has_other_workers() else here
 
 
 def check_strategy() -> None:

@@ -110,6 +110,7 @@ class KroneckerMemory:
         )
         self._steps = add("steps_with_factors", (), "int64")
         self._examples = add("examples_with_factors", (), "float64")
+        self._weight = add("weight_of_batches", (), dtype)
 
     @classmethod
     def of(cls, add: Callable, columns: Columns, batch: LinearModel, budget: float = math.inf) -> "KroneckerMemory":
@@ -159,7 +160,7 @@ class KroneckerMemory:
         begun = tf.cast(tf.minimum(SHORT + (1 - SHORT) * seen / ENOUGH, 1.0), self.dtype)
         share *= tf.where(alone, tf.ones_like(begun), begun)
         begun = tf.cast(steps, self.dtype)
-        kept = tf.minimum(tf.constant(KEPT, self.dtype), begun / (begun + 1))
+        kept, weight_of_all = self._share_of_earlier(begun / (begun + 1), weight)
         factors, sizes = batch.jacobian.factors(), self._columns.sizes
         curvature = [part.averaged(each, kept) for part, each in zip(self._parts, factors)]
         damping, largest = self._damping_now(curvature, objective.sums_squares, stayed)
@@ -192,6 +193,7 @@ class KroneckerMemory:
                 (self._damping, following),
                 (self._stiffness, solver.stiffness),
                 (self._largest, largest),
+                (self._weight, weight_of_all),
             ):
                 variable.value.assign(value)
             self._steps.value.assign(steps + 1)
@@ -202,6 +204,16 @@ class KroneckerMemory:
         names = method.damping.state_names
         told = [shown if name == "damping" else value for name, value in zip(names, state.damping)]
         return State(tuple(told), state.scaling), report, tf.cast(report.cost, tf.float64)
+
+    def _share_of_earlier(self, of_alike: Tensor, weight: Any) -> tuple[Tensor, Tensor]:
+        """Return the share of earlier batches in what is kept, of one that counts for `weight`, and the mean of weights.
+
+        Of batches that count alike, that share is no more than β.
+        """
+        of_alike = tf.minimum(tf.constant(KEPT, self.dtype), of_alike)
+        earlier = of_alike * self._weight.value.read_value()
+        mean = earlier + (1 - of_alike) * tf.cast(weight, self.dtype)
+        return tf.math.divide_no_nan(earlier, mean), mean
 
     def _damping_now(self, curvature: list, sums_squares: bool, stayed: Tensor) -> tuple[Tensor, Tensor]:
         """Return λ, and the largest mean of diag(JᵀJ) so far."""
