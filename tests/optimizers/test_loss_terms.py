@@ -243,7 +243,7 @@ REFUSED = {
     "mae": ("mae", "an absolute value, as in 'mae'.*type Abs"),
     "hinge": ("hinge", "a maximum, as in hinge losses, which has no curvature"),
     "categorical hinge": ("categorical_hinge", "a maximum, as in hinge losses"),
-    "sine": (lambda y, prediction: tf.sin(prediction - y), "nor convex was met.*type Sin"),
+    "sine": (lambda y, prediction: tf.sin(prediction - y), "nor convex.*type Sin"),
     "cross-entropy, but subtracted": (
         lambda y, prediction: -tf.nn.softmax_cross_entropy_with_logits(tf.nn.softmax(y), prediction),
         "type SoftmaxCross",

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.precision import floating
 from tfjac.optimizers import LevenbergMarquardt, NielsenDamping
 
 layers = keras.layers
@@ -91,7 +92,7 @@ def test_a_schedule_is_in_the_configuration():
 
 
 def test_eager_execution():
-    with pytest.raises(ValueError, match=r"run_eagerly=False, or call optimizer.minimize\(residuals, variables\)"):
+    with pytest.raises(ValueError, match=r"run_eagerly=False.*scale_loss\(loss\).*or call optimizer.minimize"):
         fit(model_of(layers.Dense(2), run_eagerly=True))
     with pytest.raises(ValueError, match=r"eager execution"):
         LevenbergMarquardt().apply_gradients([(tf.ones([2]), tf.Variable(tf.ones([2])))])
@@ -134,7 +135,7 @@ def test_reduced_precision():
     policy = keras.config.dtype_policy()
     keras.config.set_dtype_policy("mixed_float16")
     try:
-        with pytest.raises(ValueError, match=r"LossScaleOptimizer, which hides the loss"):
+        with pytest.raises(ValueError, match=r"^LevenbergMarquardt does not go with mixed_float16: .*float32"):
             fit(model_of(layers.Dense(2)))
     finally:
         keras.config.set_dtype_policy(policy)
@@ -196,3 +197,26 @@ def test_damping_object_is_not_shared_state():
     weight = tf.Variable([1.0])
     one.minimize(lambda: weight - 3.0, [weight])
     assert one.current_damping > 0 and two.current_damping == 0
+
+
+def test_a_loss_object_of_another_precision_is_to_be_made_again():
+    loss = keras.losses.MeanSquaredError()
+    with (
+        floating("float64"),
+        pytest.raises(ValueError, match=r"of the moment they are made, here float64: make them again"),
+    ):
+        fit(model_of(layers.Dense(2), loss=loss))
+
+
+@pytest.mark.parametrize("form", ["maximum", "absolute", "chosen"])
+def test_a_quantile_loss_names_the_op_first_and_a_smooth_one_that_is_taken(form):
+    forms = {
+        "maximum": lambda u: tf.maximum(0.9 * u, -0.1 * u),
+        "absolute": lambda u: 0.5 * tf.abs(u) + 0.4 * u,
+        "chosen": lambda u: tf.where(u > 0, 0.9 * u, -0.1 * u),
+    }
+    op = {"maximum": "Maximum", "absolute": "Abs", "chosen": "SelectV2"}[form]
+    with pytest.raises(ValueError, match=rf"^Op '.*{op}' has no .*tau \* u \+ s \* softplus\(-u / s\)"):
+        fit(model_of(layers.Dense(2), loss=lambda y, z: forms[form](y - z)))
+    if form == "maximum":
+        fit(model_of(layers.Dense(2), loss=lambda y, z: 0.9 * (y - z) + 0.1 * tf.math.softplus((z - y) / 0.1)))

@@ -46,7 +46,14 @@ from tfjac.graph._private.graphs import (
     trace,
     traced_function,
 )
-from tfjac.graph._private.layers import added_losses, flat_layers, loss_weights, set_added_losses, symbolic_origin
+from tfjac.graph._private.layers import (
+    added_losses,
+    flat_layers,
+    loss_weights,
+    passed_on_as_it_is,
+    set_added_losses,
+    symbolic_origin,
+)
 from tfjac.graph._private.ops import (
     copy_handle_data,
     copy_op,
@@ -97,6 +104,7 @@ __all__ = [
     "name_bodies_apart",
     "op_like",
     "outer_graph",
+    "passed_on_as_it_is",
     "python_function",
     "set_added_losses",
     "set_conversion",

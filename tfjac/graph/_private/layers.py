@@ -27,6 +27,12 @@ def set_added_losses(layer: keras.Layer, losses: list[Tensor]) -> None:
     layer._losses[:] = losses
 
 
+def passed_on_as_it_is(error: ValueError) -> ValueError:
+    """Mark an error as one that Keras has told of its arguments: else its message begins with an inner call of Keras."""
+    error._keras_call_info_injected = True  # type: ignore[attr-defined]
+    return error
+
+
 def symbolic_origin(symbolic: keras.KerasTensor) -> tuple[Any, int, int]:
     """Return the layer that returned a symbolic tensor, the index of that call, and how many there were.
 

@@ -1,9 +1,12 @@
 """The loss of a training step that Keras traces: seen by `scale_loss` of an optimizer, used by its `apply`."""
 
+import sys
 import threading
 
+import keras
 import tensorflow as tf
 
+from tfjac.graph import _private
 from tfjac.types import Tensor
 
 
@@ -36,13 +39,19 @@ class SeenLoss:
         """
         self._check_tracing()
         loss = self._losses.pop(threading.get_ident(), None)
+        if loss is None and _scales_losses():
+            raise _private.passed_on_as_it_is(
+                ValueError(
+                    f"{self._owner} does not go with mixed_float16: Keras wraps the optimizer in a LossScaleOptimizer, "
+                    "which hides the loss. Use float32: keras.config.set_dtype_policy('float32') before the model is "
+                    "made. Received: a call by LossScaleOptimizer"
+                )
+            )
         if loss is None or loss.graph is not tf.compat.v1.get_default_graph():
             raise ValueError(
                 f"{self._owner} has not seen the loss of this training step. In a train_step or loop of your own, call "
                 "loss = optimizer.scale_loss(loss) before optimizer.apply(gradients, variables), and have both, and "
                 "the tape, in the same tf.function. "
-                "With mixed_float16, Keras wraps the optimizer in a LossScaleOptimizer, which hides the loss: use "
-                "float32. "
                 f"Received: {'no loss' if loss is None else 'a loss of another graph'}"
             )
         return loss
@@ -52,6 +61,14 @@ class SeenLoss:
         if tf.executing_eagerly():
             raise ValueError(
                 f"{self._owner} reads the graph of the loss, and eager execution has none. Compile the model with "
-                f"run_eagerly=False, or {self._otherwise}. In a loop of your own, have the tape and optimizer.apply in "
-                "the same tf.function. Received: eager execution"
+                "run_eagerly=False. In a loop of your own, have the tape, loss = optimizer.scale_loss(loss) and "
+                f"optimizer.apply in the same tf.function, or {self._otherwise}. Received: eager execution"
             )
+
+
+def _scales_losses() -> bool:
+    """Return whether an optimizer that scales losses is what calls: it hides the loss from the one that it holds."""
+    frame = sys._getframe(1)
+    while frame is not None and not isinstance(frame.f_locals.get("self"), keras.optimizers.LossScaleOptimizer):
+        frame = frame.f_back  # type: ignore[assignment]
+    return frame is not None

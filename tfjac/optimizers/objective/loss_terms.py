@@ -79,6 +79,9 @@ def _with_linear_terms(heads: list, leaves: list, chains: list[Chain], dependenc
     partners, alone = joined(chains, outputs, dependence)
     if alone:
         refusal = alone[0].refusal
+        kink = next((tensor.op for tensor in alone[0].tensors if tensor.op.type in ("Select", "SelectV2")), None)
+        if kink is not None:
+            raise NotASumOfSquares(kink, "straight lines that are chosen from, which have no curvature") from None
         raise NotASumOfSquares(refusal.op, refusal.reason, alone[0].term) from None
     tensors, seeds = [head.tensor for head in heads], [head.gradient for head in heads]
     functions = list(partners.values())
@@ -287,8 +290,8 @@ class _Walk:
             raise NotASumOfSquares(
                 op, "two tensors that both depend on the variables are multiplied, not one by itself elementwise"
             )
-        known = f" ({KNOWN_FROM[op.type]})" if op.type in KNOWN_FROM else ""
-        raise NotASumOfSquares(op, f"something that is neither linear, nor a square, nor convex was met{known}")
+        unknown = f"{op.type} is neither linear, nor a square, nor convex"
+        raise NotASumOfSquares(op, KNOWN_FROM.get(op.type, unknown))
 
 
 _UNIFORM = {"Sum", "Mean", "Identity", "Reshape", "Cast", "Squeeze", "ExpandDims", "Transpose", "Neg"}

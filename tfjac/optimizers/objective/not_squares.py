@@ -5,6 +5,8 @@ import tensorflow as tf
 KNOWN_FROM = {
     "Abs": "an absolute value, as in 'mae', L1, L1L2 and orthogonal regularisers, which has no curvature",
     "Maximum": "a maximum, as in hinge losses, which has no curvature",
+    "Minimum": "a minimum, which has no curvature",
+    "Relu": "straight lines with a kink, which have no curvature",
     "StatelessWhile": "a loop",
     "TensorListStack": "a loop, as of tf.map_fn: tf.vectorized_map computes the same without one",
     "While": "a loop",
@@ -12,22 +14,34 @@ KNOWN_FROM = {
 }
 """Where ops that are refused usually come from."""
 
+_SMOOTH = (
+    "Smooth ones are 'huber', 'log_cosh', 'squared_hinge' and L2; for a quantile tau of u = y_true - y_pred, with a "
+    "small s, tau * u + s * softplus(-u / s)"
+)
+_CONVEX = (
+    "Take squares or convex functions of outputs; tfjac.GaussianNLL is a normal likelihood with a learned variance, and "
+    "tfjac.register_curvature declares a convex function of your own"
+)
+_SIMPLE = {"While": "", "StatelessWhile": "", "TensorListStack": "", "Sqrt": ""}
+_REMEDIES = dict.fromkeys(("Abs", "Maximum", "Minimum", "Relu", "Select", "SelectV2"), _SMOOTH) | _SIMPLE
+"""What to do about an op, where that is not the general advice; empty where the reason says it."""
+
 
 class NotASumOfSquares(ValueError):
     """The loss is no sum of squares and convex functions; `op` is the op at which it stops being one.
 
-    `term` is the op at which the term of the loss begins that ends there.
+    `term` is the op at which the term of the loss begins that ends there, `remedy` what to do, where that is special.
     """
 
-    def __init__(self, op: tf.Operation, reason: str, term: tf.Operation | None = None) -> None:
+    def __init__(
+        self, op: tf.Operation, reason: str, term: tf.Operation | None = None, remedy: str | None = None
+    ) -> None:
         self.op, self.reason = op, reason
         self.term = op if term is None else term
         linear = f", which the term of the loss at op {self.term.name!r} of type {self.term.type} is linear in"
+        remedy = _REMEDIES.get(op.type, _CONVEX) if remedy is None else remedy
         super().__init__(
-            "Levenberg-Marquardt needs a loss that is a sum of squares, such as 'mse', or of convex functions of "
-            "outputs, such as cross-entropies, Poisson and Huber, possibly weighted, with L2 regularisers. Going back "
-            f"from the loss, {reason}. Use such a loss, tfjac.GaussianNLL for a normal likelihood with a learned "
-            "variance, declare a convex one of your own by tfjac.register_curvature, or call minimize(residuals, "
-            f"variables) with residuals of your own. Received: op {op.name!r} of type {op.type}"
+            f"Op {op.name!r} has no place in a sum of squares or of convex functions: {reason}. "
+            f"{remedy}{'. ' if remedy else ''}Received: op {op.name!r} of type {op.type}"
             f"{'' if self.term is op else linear}"
         )

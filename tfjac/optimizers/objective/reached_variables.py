@@ -97,10 +97,12 @@ def _check_precision(path: Sequence[tf.Operation], dtype: tf.DType, may_be_half:
 
 def refuse_precision(op: tf.Operation, dtype: tf.DType) -> NoReturn:
     """Raise ValueError: an op computes in another precision than that of the variables."""
+    floatx = keras.config.floatx()
     raise ValueError(
         "Levenberg-Marquardt solves linear systems made of derivatives: the model must compute in the dtype of its "
-        "variables throughout, float32 or float64. Keras computes losses in keras.config.floatx(), here "
-        f"{keras.config.floatx()}; keras.config.set_floatx({dtype.name!r}) changes that. "
+        "variables throughout, float32 or float64. Layers compute in their dtype, loss objects in the "
+        f"keras.config.floatx() of the moment they are made, here {floatx}: make them "
+        f"{'again' if floatx == dtype.name else f'after keras.config.set_floatx({dtype.name!r})'}. "
         "mixed_bfloat16 goes with Kronecker factors alone: in model.fit, with memory, "
         "solver and scaling as they are by default. Received: variables of dtype "
         f"{dtype.name}, and op {op.name!r} of type {op.type}, which gives {op.outputs[0].dtype.name}"

@@ -153,7 +153,8 @@ class KroneckerMemory:
             share: scalar, the part of the bounds of α that is used.
         """
         steps, seen = (
-            tf.where(stayed, each.value.read_value(), tf.zeros([], each.dtype)) for each in (self._steps, self._examples)
+            tf.where(stayed, each.value.read_value(), tf.zeros([], each.dtype))
+            for each in (self._steps, self._examples)
         )
         examples = tf.cast(num_examples(batch, objective.num_parts), tf.float64)
         batch, alone = _offsets_first(batch, objective, steps < FIRST)
