@@ -86,3 +86,18 @@ def test_what_has_curvature_is_taken_behind_a_softplus(name):
 )
 def test_a_kink_that_is_never_crossed_is_none(loss, last):
     assert step(loss, last) == 1
+
+
+def poisson_by_hand(y, p):
+    return p - y * tf.math.log(p + 1e-7)
+
+
+@pytest.mark.parametrize("last", ["relu", "relu6"])
+@pytest.mark.parametrize("loss", ["poisson", "kl_divergence", poisson_by_hand])
+def test_a_logarithm_behind_relu_has_no_way_back_from_zero(loss, last):
+    with pytest.raises(NotASumOfSquares, match=r"^Op '.*Relu6?' has no place .*last layer be softplus or exponential"):
+        step(loss, last)
+
+
+def test_a_logarithm_behind_relu_of_one_and_more_is_taken():
+    assert step(lambda y, p: p - y * tf.math.log(p + 1.0), "relu") == 1

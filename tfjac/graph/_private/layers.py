@@ -28,7 +28,7 @@ def set_added_losses(layer: keras.Layer, losses: list[Tensor]) -> None:
 
 
 def passed_on_as_it_is(error: ValueError) -> ValueError:
-    """Mark an error as one that Keras has told of its arguments: else its message begins with an inner call of Keras."""
+    """Mark an error as told of its arguments: else Keras puts an inner call of its own before the message."""
     error._keras_call_info_injected = True  # type: ignore[attr-defined]
     return error
 

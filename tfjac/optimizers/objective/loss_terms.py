@@ -25,7 +25,7 @@ from tfjac.optimizers.objective.declared import declared_function
 from tfjac.optimizers.objective.linear_terms import Chain, joined, linear_slopes
 from tfjac.optimizers.objective.not_squares import KNOWN_FROM, NotASumOfSquares
 from tfjac.optimizers.objective.reached_variables import warn_of_lost
-from tfjac.optimizers.objective.separable import separable_function
+from tfjac.optimizers.objective.separable import dead_end, separable_function
 from tfjac.optimizers.objective.squares import has_sum_inside, is_power, norm_in_loop, square_root, undisguised
 from tfjac.optimizers.objective.terms import SeparableTerm, SquaredTerm, Term
 from tfjac.types import Tensor
@@ -202,6 +202,7 @@ class _Walk:
             if len(below) != 1 and square_root(tensor.op) is None:
                 function = separable_function(tensor, sign, self.dependence)
                 if function is not None:
+                    _refuse_dead_ends(tensor, self.dependence)
                     _warn_of_one_number(tensor.op, function.root, self.dependence)
                     return [_Convex(tensor, function)]
             if not below:
@@ -320,6 +321,14 @@ def _refuse_norm_in_loop(op: tf.Operation, root: Tensor, dependence: Dependence)
     if norm is not None:
         reason = f"what is squared is a norm that a loop computes, op {norm.name!r} of type {norm.type}"
         raise NotASumOfSquares(op, f"{reason} (tf.vectorized_map computes the same without one)")
+
+
+def _refuse_dead_ends(tensor: Tensor, dependence: Dependence) -> None:
+    op = dead_end(tensor, dependence)
+    if op is not None:
+        reason = "outputs that relu makes zero have an infinite or next to infinite loss, and no gradient out of it"
+        remedy = "Let the last layer be softplus or exponential, of probabilities sigmoid or softmax"
+        raise NotASumOfSquares(op, f"{reason}: they would stay there for ever", remedy=remedy)
 
 
 def _warn_of_a_norm(op: tf.Operation, radicand: Tensor, dependence: Dependence) -> None:

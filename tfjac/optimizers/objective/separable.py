@@ -120,17 +120,42 @@ def _trials(tensor: Tensor, sign: int, dependence: Dependence) -> Iterator[tuple
         yield root, trial
 
 
+def dead_end(tensor: Tensor, dependence: Dependence) -> tf.Operation | None:
+    """Return the op that makes numbers below zero zero, where the slope of `tensor` grows without bounds; or None.
+
+    As behind a `relu` before a logarithm: what is zero there has a large loss, and no gradient that leads away.
+    """
+    for place in _narrow_places(tensor, dependence):
+        source = place
+        while source.op.type in _RESHAPING:
+            source = source.op.inputs[0]
+        if source.op.type in _CLAMPS and _has_pole(tensor, place):
+            return source.op
+    return None
+
+
+def _has_pole(output: Tensor, root: Tensor) -> bool:
+    """Return whether the slope of `output` by `root` grows like 1/root, or faster, towards zero from above."""
+    near, far = _slopes(output, root, root)[len(_HALF) + 1 : len(_HALF) + 3]
+    return bool(np.isfinite(near) and abs(near) > _POLE * abs(far))
+
+
 def _has_kink(output: Tensor, place: Tensor, root: Tensor) -> bool:
     """Return whether `output`, straight lines of `place`, takes several of them where only `root` varies."""
+    slopes = _slopes(output, place, root)
+    slopes = slopes[np.isfinite(slopes)]
+    return slopes.size > 0 and bool(np.ptp(slopes) > _STRAIGHT * np.abs(slopes).max())
+
+
+def _slopes(output: Tensor, place: Tensor, root: Tensor) -> Array:
+    """Return the slopes of `output` by `place` where only `root` varies, for each of the numbers."""
     with tf.Graph().as_default() as graph:
         given = [(x, _level(x)) for x in _elementwise_sources(output, root)]
         at = tf.constant(_NUMBERS + 3e-4, root.dtype)  # past zero, where |z²| touches its kink
         copies = transplant([output], [(root, at), *given])
         (slope,) = tf.gradients(copies[output.ref()], copies[place.ref()])
     with tf.compat.v1.Session(graph=graph) as session, np.errstate(all="ignore"):
-        slopes = np.asarray(session.run(slope), float) if slope is not None else np.zeros(1)
-    slopes = slopes[np.isfinite(slopes)]
-    return slopes.size > 0 and bool(np.ptp(slopes) > _STRAIGHT * np.abs(slopes).max())
+        return np.asarray(session.run(slope), float) if slope is not None else np.zeros(len(_NUMBERS))
 
 
 def _level(tensor: Tensor) -> Tensor:
@@ -257,6 +282,12 @@ _HALF = np.concatenate([[0, 1e-3], np.linspace(0.125, 6, 48)])
 _SYMMETRIC = np.concatenate([-_HALF, _HALF])
 _NUMBERS = np.concatenate([_SYMMETRIC, np.linspace(0.02, 0.98, 49)])
 """Numbers and their negatives, then numbers between 0 and 1."""
+
+_POLE = 50
+"""So many times as large is a slope at 0.0013 as at 0.125 if it grows like 1/z: 96 times."""
+
+_CLAMPS = {"Relu", "Relu6"}
+_RESHAPING = {"Identity", "Reshape", "Squeeze", "ExpandDims", "Cast"}
 
 _LEVEL = 0.7
 """What stands for data that do not vary: no end, and no middle, of what labels are."""

@@ -196,7 +196,7 @@ class _Reading:
         return _Part(values, next(iter(divisors), None), [*factors, *inside[0]], [*divisors[1:], *inside[1]])
 
     def _numbers(self, values: Tensor, is_divisor: bool = False) -> Iterator[tuple]:
-        """Yield the numbers of the whole batch that all values are multiplied by, and whether they are divided by it."""
+        """Yield the numbers of the whole batch that are in all values as a factor, and whether as a divisor."""
         op, kind = values.op, values.op.type
         if self._data_free(values):
             return

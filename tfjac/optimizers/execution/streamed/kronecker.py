@@ -207,7 +207,7 @@ class KroneckerMemory:
         return State(tuple(told), state.scaling), report, tf.cast(report.cost, tf.float64)
 
     def _share_of_earlier(self, of_alike: Tensor, weight: Any) -> tuple[Tensor, Tensor]:
-        """Return the share of earlier batches in what is kept, of one that counts for `weight`, and the mean of weights.
+        """Return the share of earlier batches in what is kept, beside one of a weight, and the mean of weights.
 
         Of batches that count alike, that share is no more than β.
         """
