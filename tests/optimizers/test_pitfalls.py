@@ -32,7 +32,7 @@ def test_nan_in_the_data_is_no_weight_below_zero(row):
     x = X.copy()
     x[row, 2] = np.nan
     text = said(model_of("linear", "mse"), x, Y, batch_size=32, epochs=2, shuffle=False)
-    assert "was not finite at the start" in text and "Received: 2 such steps" in text
+    assert "was not finite at the start" in text and "Received: 1 such step" in text
     assert "The loss itself was finite" not in text
 
 
@@ -80,3 +80,25 @@ def test_targets_that_a_last_layer_cannot_take_standardised_are_divided():
 
 def test_a_poisson_loss_of_large_counts_is_nothing_to_warn_of():
     assert not said(model_of("exponential", "poisson"), X, 1e8 * Y, batch_size=96)
+
+
+@pytest.mark.parametrize("what", ["NaN", "a Poisson loss of a linear output", "moving statistics"])
+def test_what_is_seen_is_said_at_once(what):
+    """NaN in the first epoch; statistics as soon as the data are seen to be one batch, not after the last of 40."""
+    x, model = X.copy(), model_of("linear", "mse" if what != "a Poisson loss of a linear output" else "poisson")
+    if what == "NaN":
+        x[3] = np.nan
+    if what == "moving statistics":
+        model = keras.Sequential([keras.Input([4]), keras.layers.BatchNormalization(), keras.layers.Dense(1)])
+        model.compile(tfjac.LevenbergMarquardt(), "mse")
+    said = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        count = lambda epoch, logs: said.append([str(each.message) for each in caught if "tfjac" in str(each.message)])  # noqa: E731
+        model.fit(
+            x, Y, batch_size=96, epochs=8, verbose=0, callbacks=[keras.callbacks.LambdaCallback(on_epoch_end=count)]
+        )
+    words = "moving statistics" if what == "moving statistics" else "softplus or exponential, not linear"
+    first = 3 if what == "moving statistics" else 0
+    assert [words in " ".join(each) for each in said] == [epoch >= first for epoch in range(8)]
+    assert len(said[-1]) == 1

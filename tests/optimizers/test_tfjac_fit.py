@@ -185,7 +185,7 @@ def test_small_batches_are_warned_of_once():
     assert len(said) == 1
     for words in ("fewer residuals than the model has weights (121)", "batch_size=len(x)", "tfjac.fit(model, x, y)"):
         assert words in said[0]
-    assert 'memory="epoch"' in said[0] and "Received: 5 steps" in said[0]
+    assert 'memory="epoch"' in said[0] and "Received: 1 step on such" in said[0]
     assert warned(lambda: model.fit(X, Y, verbose=0))[0] == []
 
 
@@ -215,7 +215,7 @@ def test_dropout_of_one_batch_is_not_taken_for_several_batches():
 
 def test_a_batch_that_is_not_finite_is_said_once_with_its_status():
     said, model = trained(x=np.where(np.arange(90)[:, None] == 3, np.nan, X), epochs=3, batch_size=90)
-    assert len(said) == 1 and "NOT_FINITE" in said[0] and "Received: 3 such steps" in said[0]
+    assert len(said) == 1 and "NOT_FINITE" in said[0] and "Received: 1 such step" in said[0]
     assert model.optimizer.status is tfjac.Status.NOT_FINITE
 
 

@@ -12,7 +12,7 @@ from tfjac.types import Logs, Tensor
 _BEHIND = 0.5
 """The largest momentum without a warning after few steps: ten of them leave a thousandth of the start."""
 
-_LEFT = 0.01
+LEFT = 0.01
 """The part of the start that is left after as many steps as move statistics far enough."""
 
 
@@ -39,7 +39,7 @@ def _reads(handle: Tensor, tensor: Tensor) -> bool:
 
 def advice(momentum: float, steps: int) -> str | None:
     """Return what to do about moving averages of this momentum after so many steps, or None if they have moved far."""
-    if momentum <= _BEHIND or momentum**steps <= _LEFT:
+    if momentum <= _BEHIND or momentum**steps <= LEFT:
         return None
     return (
         f"moving statistics of the model move by {1 - momentum:.2g} of the way in each step, and Levenberg-Marquardt "

@@ -7,16 +7,19 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfjac._warn import warn
+from tfjac._warn import place_in_program, warn
 from tfjac.graph import ancestors, handle_in
-from tfjac.optimizers.keras.moving_statistics import advice, largest_momentum
-from tfjac.optimizers.keras.state import Seen, StateVariables
+from tfjac.optimizers.keras.moving_statistics import LEFT, advice, largest_momentum
+from tfjac.optimizers.keras.state import REPEATED, Seen, StateVariables
 from tfjac.optimizers.statuses import Status
 from tfjac.optimizers.variables import variable_name
 from tfjac.types import Tensor, Variable
 
 _LARGE = 1e6
 """A loss above this is that of targets in units that are too small for a new network."""
+
+MANY = 200
+"""Steps on one batch: statistics that need more are behind for most of a training."""
 
 _FAR_ABOVE = 1e3
 """A loss above so many times the first one, and large, is that of a training that has diverged."""
@@ -27,17 +30,22 @@ def may_differ(loss: Tensor) -> bool:
     return any("Random" in op.type or "PyFunc" in op.type for op in ancestors([loss]))
 
 
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
 class Pitfalls:
     """Says what an optimizer has seen that is worth a warning, each thing once.
 
-    The steps run in a graph, which says nothing: they count, and Keras calls the optimizer at the end of `fit`, a
-    callback of tfjac at the end of each epoch.
+    The steps run in a graph: they count, and have told what they see for the first time. Where XLA compiles them, Keras
+    calls the optimizer at the end of `fit`, a callback of tfjac at the end of each epoch.
     """
 
     def __init__(self) -> None:
-        self._said: set[str] = set()
+        self._said: set[Any] = set()
         self._looked_at: weakref.WeakSet[tf.Graph] = weakref.WeakSet()
         self._has_squares, self._momentum = True, 0.0
+        self._place: tuple | None = None
 
     def look(self, state: StateVariables, steps: int | None = None) -> None:
         """Warn of what `StateVariables` have counted.
@@ -46,17 +54,46 @@ class Pitfalls:
             state: the `StateVariables` of the optimizer.
             steps: how many were taken, at the end of `fit`; None before.
         """
-        behind = None if steps is None else advice(self._momentum, steps)
+        if steps is not None:
+            self._look_at_statistics(steps)
+        self._look_at_counts(state.seen, state.size)
+        self._look_at_size(state)
+
+    def tell(self, seen: Tensor, size: int, repeated: Tensor, steps: Tensor) -> bool:
+        """Warn of what steps see, in the graph being traced; return True.
+
+        Args:
+            seen: `Seen` as one tensor.
+            size: number of parameters.
+            repeated: how many of the last steps were on the data of the step before.
+            steps: how many were taken.
+        """
+
+        def look(numbers: Tensor, repeated: Tensor, steps: Tensor) -> None:
+            self._look_at_counts(Seen(*map(int, numbers.numpy())), size)
+            if repeated.numpy() >= REPEATED and self._momentum**MANY > LEFT:
+                self._look_at_statistics(int(steps.numpy()))
+
+        self._place = place_in_program()
+        tf.py_function(look, [seen, repeated, steps], [])
+        return True
+
+    def _look_at_statistics(self, steps: int) -> None:
+        """Warn of moving statistics that so many steps leave behind."""
+        behind = advice(self._momentum, steps)
         if behind is not None:
             self._say("moving statistics", behind)
-        seen = state.seen
+
+    def _look_at_counts(self, seen: Seen, size: int) -> None:
+        """Warn of what was seen, of a model of so many weights."""
         if seen.not_finite:
             self._say(
-                "not finite",
+                ("not finite", seen.finite_loss > 0),
                 f"the loss, or its gradient, was not finite at the start of a step (status {Status.NOT_FINITE}), and "
                 "the weights stay as they are there. Look for NaN and infinity in the data, with "
-                f"np.isfinite(x).all(), and for logarithms and roots in the model. {self._of_finite(seen)}"
-                f"Received: {seen.not_finite} such steps",
+                "np.isfinite(x).all(), and for logarithms and roots in the model: before a Poisson loss let the last "
+                f"layer be softplus or exponential, not linear. {self._of_finite(seen)}"
+                f"Received: {_counted(seen.not_finite, 'such step')}",
             )
         if seen.resized:
             self._say(
@@ -69,15 +106,13 @@ class Pitfalls:
         if seen.narrow:
             self._say(
                 "narrow",
-                f"batches have fewer residuals than the model has weights ({state.size:,}), and each step fits its own "
+                f"batches have fewer residuals than the model has weights ({size:,}), and each step fits its own "
                 "batch at the expense of the others, as nothing is remembered of these with the options and the number "
                 "of weights here. Take all examples as one batch, fit(..., batch_size=len(x)); or sum the batches up, "
                 'LevenbergMarquardt(memory="epoch") and fit(..., callbacks=[tfjac.callbacks.StepMonitor()]); or call '
                 "tfjac.fit(model, x, y), which "
-                f"chooses. Received: {seen.narrow} steps on such batches",
+                f"chooses. Received: {_counted(seen.narrow, 'step')} on such batches",
             )
-
-        self._look_at_size(state)
 
     def _look_at_size(self, state: StateVariables) -> None:
         """Warn of a loss that is large: of targets, where their squares are minimised, or for it has grown so."""
@@ -152,4 +187,4 @@ class Pitfalls:
     def _say(self, key: Any, text: str) -> None:
         if key not in self._said:
             self._said.add(key)
-            warn(f"tfjac: {text}")
+            warn(f"tfjac: {text}", place=place_in_program() or self._place)

@@ -32,6 +32,10 @@ class Seen(NamedTuple):
     resized: int
 
 
+REPEATED = 3
+"""After so many steps on the same data these are all there are."""
+
+
 _COUNTS = ("attempts", "status", "solver")
 _NUMBERS = tuple(name for name in Report._fields if name not in _COUNTS)
 
@@ -51,6 +55,7 @@ class StateVariables:
     """
 
     def __init__(self, optimizer: Any, variables: Sequence[Variable], method: Method) -> None:
+        self._tell, self._taken = optimizer.pitfalls.tell, optimizer.iterations
         dtype = as_tf_variable(variables[0]).dtype.name
         self._size = Columns(variables).total
 
@@ -67,6 +72,7 @@ class StateVariables:
         self._most_residuals, self._least_residuals = (
             add(f"{each}_residuals", (), "int64") for each in ("most", "least")
         )
+        self._repeated = add("steps_on_same_batch", (), "int64")
         names = ("weight_precision", "noise_precision", "effective_parameters") if method.evidence else ()
         self._precisions = [add(name) for name in names]
 
@@ -98,13 +104,14 @@ class StateVariables:
             is_alone: whether a batch is fitted alone, as nothing is remembered of its predecessors.
         """
         not_finite, is_finite = tf.equal(report.status, int(Status.NOT_FINITE)), tf.math.is_finite(report.cost_before)
+        again = self._same_data(report, num_residuals)
         seen = [
             not_finite,
             not_finite & is_finite,
-            self._narrow(report, num_residuals if is_alone else None),
+            self._narrow(report, again, num_residuals if is_alone else None),
             self._resized(num_residuals),
         ]
-        self._seen.value.assign_add(tf.cast(tf.stack(seen), tf.int64))
+        self._count(seen, again)
         first = self._first_cost.value.read_value()
         self._first_cost.value.assign(tf.where(tf.equal(first, 0) & is_finite, report.cost_before, first))
         numbers = tf.stack([getattr(report, name) for name in _NUMBERS])
@@ -113,17 +120,33 @@ class StateVariables:
         self._accepted.value.assign_add(tf.cast(report.accepted, tf.int64))
         self._attempts.value.assign_add(tf.cast(report.attempts, tf.int64))
 
-    def _narrow(self, report: Report, num_residuals: Any) -> Tensor:
-        """Return whether a step has fewer residuals than there are parameters, and others than the step before.
+    def _count(self, seen: list[Tensor], again: Tensor) -> None:
+        """Add to what is `seen`, and have it told where there is something for the first time.
 
-        Other residuals show by the loss: it is not where the last step left it.
+        XLA compiles no calls of Python: there it is told by callbacks, and at the end of `fit`.
         """
+        before, row = self._seen.value.read_value(), self._repeated.value.read_value()
+        now, repeated = before + tf.cast(tf.stack(seen), tf.int64), tf.where(again, row + 1, 0)
+        self._seen.value.assign(now)
+        self._repeated.value.assign(repeated)
+        if not compiled_by_xla(tf.compat.v1.get_default_graph()):
+            is_new = tf.reduce_any((before < 1) & (now > 0)) | tf.equal(repeated, REPEATED)
+            steps = self._taken.value.read_value() + 1
+            tf.cond(is_new, lambda: self._tell(now, self._size, repeated, steps), lambda: False)
+
+    def _same_data(self, report: Report, num_residuals: Any) -> Tensor:
+        """Return whether a step is on the data of the step before: the loss is where that left it."""
         if num_residuals is None:
             return tf.constant(False)
         before = self._report.value.read_value()[_NUMBERS.index("cost")]
+        return is_same_loss(report.cost_before, before)
+
+    def _narrow(self, report: Report, again: Tensor, num_residuals: Any) -> Tensor:
+        """Return whether a step has fewer residuals than there are parameters, and others than the step before."""
+        if num_residuals is None:
+            return tf.constant(False)
         known = self._counts.value.read_value()[_COUNTS.index("attempts")] > 0
-        here = report.cost_before
-        elsewhere = tf.math.is_finite(here) & ~is_same_loss(here, before)
+        elsewhere = tf.math.is_finite(report.cost_before) & ~again
         return known & elsewhere & (tf.cast(num_residuals, tf.int64) < self._size)
 
     def _resized(self, num_residuals: Any) -> Tensor:
