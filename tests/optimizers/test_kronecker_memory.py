@@ -43,6 +43,7 @@ class Factored:
         self.loss, self.w, self.penalty, self.share = loss, w.copy(), penalty, share
         self.left, self.right, self.last = 0.0, 0.0, 0 * w
         self.damping, self.stiffness, self.largest, self.number, self.examples = 0.0, 0.0, 0.0, 0, 0
+        self.weight = 0.0
 
     def total(self, x, y, w):
         return self.loss(x @ w, y)[0] + self.penalty * np.sum(w**2)
@@ -58,6 +59,8 @@ class Factored:
         value = self.total(x, y, self.w)
         gradient = x.T @ first + 2 * self.penalty * self.w
         kept = min(0.95, self.number / (self.number + 1))
+        earlier, self.weight = kept * self.weight, kept * self.weight + (1 - kept) * len(x)
+        kept = earlier / self.weight  # a smaller batch counts for less
         left, right = self.factors(x, second)
         self.left, self.right = kept * self.left + (1 - kept) * left, kept * self.right + (1 - kept) * right
         mean = np.trace(self.left) * np.trace(self.right) / self.w.size
