@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfjac.graph import ancestors, between, inline_calls, replay
+from tfjac.graph import ancestors, between, captured_tensor, inline_calls, replay, source_in
 
 
 @pytest.fixture
@@ -206,3 +206,45 @@ def test_a_call_whose_variable_is_assigned_afterwards_is_refused(data, weight):
         return y
 
     program(data)
+
+
+MASK = np.array([True, False, True, True, False])
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda x: tf.boolean_mask(x, MASK),
+        lambda x: tf.boolean_mask(x, tf.constant(MASK)),
+        lambda x: tf.gather_nd(x, tf.where(MASK)),
+        lambda x: tf.repeat(x, MASK.astype(np.int32)),
+        lambda x: tf.gather(x, tf.unique([0, 2, 0, 3])[0]),
+        tf.function(lambda x: tf.boolean_mask(x, MASK)),
+    ],
+)
+def test_places_that_constants_fix_have_a_size(read):
+    with tf.init_scope():
+        x = tf.Variable([1.0, 2.0, 3.0, 4.0, 5.0])
+
+    @tf.function
+    def run():
+        graph = tf.compat.v1.get_default_graph()
+        (inlined,) = inline_calls([read(x)], [source_in(graph, x)])
+        assert inlined.shape == [3]
+        return inlined, tf.gradients(inlined, x)[0]
+
+    value, gradient = run()
+    np.testing.assert_array_equal(value, [1.0, 3.0, 4.0])
+    np.testing.assert_array_equal(tf.convert_to_tensor(gradient), MASK)
+
+
+def test_places_that_a_source_decides_stay_open():
+    x, y = tf.constant([1.0, 2.0, 3.0]), tf.Variable([4.0, 5.0, 6.0])
+
+    @tf.function
+    def run():
+        masked = tf.boolean_mask(y * x, x > 1.0)
+        sources = [captured_tensor(masked.graph, x), source_in(masked.graph, y)]
+        return inline_calls([masked], sources)[0].shape.as_list()
+
+    assert run() == [None]

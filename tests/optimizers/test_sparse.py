@@ -182,3 +182,15 @@ def test_begins_with_nearly_a_gauss_newton_step(rng):
         first[name] = least_squares(graph.residuals, graph.poses, **{"solver": name, **options, **more})
     ratios = [float(first[name].history.damping[0] / first["cholesky"].history.damping[0]) for name in first]
     np.testing.assert_allclose(ratios, [1e-6, 1.0, 10.0], rtol=1e-6)
+
+
+def test_auto_takes_it_for_a_constant_mask(rng):
+    kept, level = rng.random(299) > 0.3, tf.Variable(np.zeros(300))
+    data = rng.normal(size=300)
+    problem = LeastSquaresProblem(lambda: [tf.boolean_mask(level[1:] - level[:-1], kept), level - data], level)
+    plan = problem.plan()
+    assert (plan.residuals, plan.solver) == (kept.sum() + 300, "sparse")
+    matrix = np.concatenate([np.diff(np.eye(300), axis=0)[kept], np.eye(300)])
+    expected = np.linalg.lstsq(matrix, np.r_[np.zeros(kept.sum()), data])[0]
+    problem.solve()
+    np.testing.assert_allclose(level, expected, atol=1e-6)

@@ -21,7 +21,7 @@ from tfjac.graph._private import (
     set_gradient,
     sum_over_workers,
 )
-from tfjac.graph.copying.bodies import bodies_of, calls_functions, opened, ops_inside
+from tfjac.graph.copying.bodies import bodies_of, opened, ops_inside
 from tfjac.graph.copying.effects import Effects, calls_that_draw
 from tfjac.graph.copying.inlining import inline_calls
 from tfjac.graph.copying.scratch import Scratch
@@ -39,7 +39,7 @@ from tfjac.graph.examples.example_axis import (
 from tfjac.graph.examples.index_maps import axis_labels, from_the_right
 from tfjac.graph.examples.row_rules import moves_rows
 from tfjac.graph.examples.row_segments import analyse_segments
-from tfjac.graph.facts import registering
+from tfjac.graph.facts import calls_functions, registering
 from tfjac.graph.gradients.custom_gradients import custom_gradient
 from tfjac.graph.gradients.custom_gradients import is_custom as has_custom_gradient
 from tfjac.graph.gradients.marks import curvature_mark, edit_mark, mark_curvature, mark_op

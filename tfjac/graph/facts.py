@@ -222,6 +222,11 @@ def functions_of_stateful(op: tf.Operation) -> tuple:
     return functions if functions and op.op_def.is_stateful else ()
 
 
+def calls_functions(op: tf.Operation) -> bool:
+    """Return whether `op` calls functions, as loops and branches do."""
+    return any(attribute.type in ("func", "list(func)") for attribute in op.op_def.attr)
+
+
 def is_constant(op: tf.Operation) -> bool:
     """Return whether `op` is a constant."""
     return facts_of(op).kind == "constant"

@@ -62,11 +62,6 @@ def _knowing_variables(graph: tf.Graph, given: Sequence[Tensor]) -> tf.Graph:
     return known
 
 
-def calls_functions(op: tf.Operation) -> bool:
-    """Return whether `op` calls functions, as loops and branches do."""
-    return any(attribute.type in ("func", "list(func)") for attribute in op.op_def.attr)
-
-
 def without_identities(tensor: Tensor) -> Tensor:
     """Return the tensor that `tensor` is passed on from unchanged."""
     while is_identity(tensor.op):

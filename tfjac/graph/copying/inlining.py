@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 import tensorflow as tf
 
 from tfjac.graph.copying import mapped_gradients  # noqa: F401 (it registers one)
+from tfjac.graph.copying.constants import Constants, Value, outputs_of
 from tfjac.graph.copying.rebuilding import is_rebuilt, rebuilt
 from tfjac.graph.copying.transplanting import copy_ops, function_run, transplant
 from tfjac.graph.facts import is_call
@@ -45,22 +46,52 @@ def inline_calls(
     for call in filter(is_call, calls):
         check_not_assigned_since(call)
         statefulness.check_gives_the_same(call, draw_again)
+    folding = _Folding(depends_on)
+    places = folding.of_open_size(path)
     mapping: Copies = {}
-    copy_ops(_from_the_first_on(calls, path), mapping, _rewritten)
+    copy_ops([*places, *_from_the_first_on([*places, *calls], path)], mapping, folding.rewritten)
     inlined = [mapping.get(target.ref(), target) for target in targets]
-    mending.mend(_path(depends_on, inlined) if calls else path, depends_on)
+    mending.mend(_path(depends_on, inlined) if mapping else path, depends_on)
     return inlined
 
 
-def _rewritten(op: tf.Operation, inputs: Sequence[Tensor], copied: Callable[[], Sequence[Tensor]]) -> Sequence[Tensor]:
-    """What stands for `op`: a loop or branch with custom gradients is rewritten, behind a call of its own graph too.
+class _Folding:
+    """Ops of constants alone, run where TensorFlow would leave the size of what they give open: `tf.where` of a mask.
 
-    TensorFlow differentiates a plain copy through a body that it makes again, which the Python functions do not know.
+    Args:
+        sources: what is not constant, list of tensors of the current graph; None where that is not known.
     """
-    fixed = function_run(op, inputs) is not None
-    if not fixed and op.graph is tf.compat.v1.get_default_graph() and is_rebuilt(op):
-        return rebuilt(op, inputs, transplant)
-    return copied()
+
+    def __init__(self, sources: Sequence[Tensor] | None) -> None:
+        self._value_of = sources and Constants(tf.compat.v1.get_default_graph(), sources)
+
+    def of_open_size(self, path: Sequence[tf.Operation]) -> list[tf.Operation]:
+        """List the ops that `path` reads constants of open size from."""
+        names = {op.name for op in path}
+        read = {tensor.op.name: tensor.op for op in path for tensor in op.inputs if tensor.op.name not in names}
+        return [op for op in read.values() if op.inputs and self._folded(op, op.inputs)]
+
+    def rewritten(
+        self, op: tf.Operation, inputs: Sequence[Tensor], copied: Callable[[], Sequence[Tensor]]
+    ) -> Sequence[Tensor]:
+        """What stands for `op`: a loop or branch with custom gradients is rewritten, behind a call of its own graph too.
+
+        TensorFlow differentiates a plain copy through a body that it makes again, which the Python functions do not
+        know.
+        """
+        folded = self._folded(op, inputs)
+        if folded is not None:
+            return [tf.constant(value) for value in folded]
+        fixed = function_run(op, inputs) is not None
+        if not fixed and op.graph is tf.compat.v1.get_default_graph() and is_rebuilt(op):
+            return rebuilt(op, inputs, transplant)
+        return copied()
+
+    def _folded(self, op: tf.Operation, inputs: Sequence[Tensor]) -> list[Value] | None:
+        is_open = any(not output.shape.is_fully_defined() for output in op.outputs)
+        if not is_open or not self._value_of or not inputs:
+            return None
+        return outputs_of(op, [self._value_of(tensor) for tensor in inputs])
 
 
 def _path(sources: Sequence[Tensor] | None, targets: Sequence[Tensor]) -> list[tf.Operation]:
@@ -68,10 +99,11 @@ def _path(sources: Sequence[Tensor] | None, targets: Sequence[Tensor]) -> list[t
     return ancestors(targets, reads=reads) if sources is None else between(sources, targets, reads)
 
 
-def _from_the_first_on(calls: Sequence[tf.Operation], path: Iterable[tf.Operation]) -> list[tf.Operation]:
-    """The ops of `path` that are calls or depend on one."""
-    names, reached, ops = {op.name for op in calls}, set(), []
-    for op in path if calls else ():
+def _from_the_first_on(changing: Sequence[tf.Operation], path: Iterable[tf.Operation]) -> list[tf.Operation]:
+    """The ops of `path` that are, or depend on, one of those that something else will stand for."""
+    names, ops = {op.name for op in changing}, []
+    reached = references(output for op in changing for output in op.outputs)
+    for op in path if changing else ():
         if op.name in names or any(tensor.ref() in reached for tensor in custom_gradients.inputs_read(op)):
             reached |= references(op.outputs)
             ops.append(op)

@@ -13,11 +13,10 @@ from typing import Any
 import tensorflow as tf
 
 from tfjac.graph import _private
-from tfjac.graph.copying.bodies import calls_functions
 from tfjac.graph.examples import example_rules
 from tfjac.graph.examples.example_rules import SHARED, Axis, ExampleAxis, NoRule, Wanted
 from tfjac.graph.examples.open_sizes import sizes_to_check
-from tfjac.graph.facts import facts_of, is_constant
+from tfjac.graph.facts import calls_functions, facts_of, is_constant
 from tfjac.graph.paths.dependence import Dependence, differentiable_inputs
 from tfjac.graph.reading.symbolic_sizes import SymbolicSizes
 from tfjac.graph.reading.traversal import Inherited, ancestors

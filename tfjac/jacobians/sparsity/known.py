@@ -7,9 +7,9 @@ import numpy as np
 import tensorflow as tf
 
 from tfjac.graph import captured_tensor, references, shape_only
+from tfjac.graph.copying.constants import Value, outputs_of
 from tfjac.graph.facts import facts_of, is_parameter
 from tfjac.jacobians.sparsity.rules.index_set_rules import has_rule
-from tfjac.jacobians.sparsity.running import Value, can_run, run
 from tfjac.types import Tensor
 
 
@@ -111,7 +111,7 @@ class Known:
                 inputs = [_ones(self.shape(each), each.dtype) for each in op.inputs]
             else:
                 inputs = [self._values[each.ref()] for each in op.inputs]
-            found = _run_where_known(op, inputs) if op.inputs else None
+            found = outputs_of(op, inputs) if op.inputs else None
             if found is not None:
                 return found
             static = [tf.get_static_value(output) for output in op.outputs]
@@ -137,7 +137,7 @@ class Known:
             inputs = [self._value_or_ones(each) for each in op.inputs]
             if facts_of(op).takes == "a strided slice":
                 inputs[1:3] = self._ends_of_slice(op)
-            found = _run_where_known(op, inputs)
+            found = outputs_of(op, inputs)
         if found is not None:
             return [list(np.shape(value)) for value in found]
         values = [self(output) for output in op.outputs]
@@ -183,16 +183,6 @@ def _captured_by(placeholder: Tensor) -> Tensor | None:
     """What the graph of a placeholder captured as it, or None."""
     captures = getattr(placeholder.graph, "captures", ())
     return next((outer for outer, inner in captures if inner is placeholder), None)
-
-
-def _run_where_known(op: tf.Operation, inputs: Sequence[Value | None]) -> list[Value] | None:
-    """The outputs of `op` for these inputs; None where one of them is None, or the op cannot run."""
-    if any(value is None for value in inputs) or not can_run(op):
-        return None
-    try:
-        return run(op, inputs)
-    except tf.errors.OpError:  # what is wrong with these values shows when the graph runs
-        return None
 
 
 def _ones(shape: Sequence[int] | None, dtype: tf.DType) -> Value | None:

@@ -8,11 +8,11 @@ import tensorflow as tf
 
 from tfjac.graph import bodies_of
 from tfjac.graph.copying.bodies import Body
+from tfjac.graph.copying.constants import Value
 from tfjac.graph.op_types import CONDITIONALS, LOOPS
 from tfjac.jacobians.sparsity.index_sets import union
 from tfjac.jacobians.sparsity.lists import ListSets
 from tfjac.jacobians.sparsity.rules.index_set_rules import NoIndexSets, Patterns, Step, list_rule
-from tfjac.jacobians.sparsity.running import Value
 
 # Loops of more steps are taken for such of any number of steps.
 MAX_STEPS = 1000

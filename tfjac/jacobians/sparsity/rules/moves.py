@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
+from tfjac.graph.copying.constants import run
 from tfjac.jacobians.sparsity.index_sets import IndexSets, axis_names, empty, picked, union
 from tfjac.jacobians.sparsity.rules.index_set_rules import NoIndexSets, Patterns, Step, rule, value_rule
 from tfjac.jacobians.sparsity.rules.labelled import broadcast
-from tfjac.jacobians.sparsity.running import run
 from tfjac.types import Array
 
 FIRST_INPUT = """

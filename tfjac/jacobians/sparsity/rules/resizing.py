@@ -5,9 +5,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import scipy.sparse
 
+from tfjac.graph.copying.constants import run
 from tfjac.jacobians.sparsity.index_sets import IndexSets, composed
 from tfjac.jacobians.sparsity.rules.index_set_rules import NoIndexSets, Patterns, Step, rule
-from tfjac.jacobians.sparsity.running import run
 from tfjac.types import Array
 
 

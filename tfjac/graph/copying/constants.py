@@ -1,4 +1,4 @@
-"""Ops of a graph run once, eagerly, on inputs that are known while tracing."""
+"""What a graph computes of constants alone: ops run once, eagerly, while tracing."""
 
 import functools
 import inspect
@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import tensorflow as tf
 
-from tfjac.graph import calls_functions
-from tfjac.graph.facts import is_parameter
+from tfjac.graph.facts import calls_functions, is_constant, is_parameter
+from tfjac.graph.reading.traversal import Inherited, references
 from tfjac.types import Tensor
 
 Value: TypeAlias = np.ndarray | np.generic
@@ -39,6 +39,50 @@ def run(op: tf.Operation, inputs: Sequence[Any], attributes: Mapping[str, Any] |
         values |= attributes or {}
         outputs = getattr(tf.raw_ops, op.type)(**_renamed(values, _argument_names(op.type)))
         return [output.numpy() for output in tf.nest.flatten(outputs)]
+
+
+def outputs_of(op: tf.Operation, inputs: Sequence[Value | None]) -> list[Value] | None:
+    """Return what `run` does; None where one of the inputs is None, or the op cannot run on these."""
+    if any(value is None for value in inputs) or not can_run(op):
+        return None
+    try:
+        return run(op, inputs)
+    except tf.errors.OpError:  # what is wrong with these values shows when the graph runs
+        return None
+
+
+class Constants:
+    """The tensors of one graph that are the same in every run: made of constants, and of eager tensors it captured.
+
+    Args:
+        graph: the graph.
+        sources: tensors of it that are no constants, whatever they stand for.
+    """
+
+    def __init__(self, graph: Any, sources: Sequence[Tensor] = ()) -> None:
+        self._sources = references(sources)
+        self._captured = {
+            inner.ref(): outer
+            for outer, inner in getattr(graph, "captures", ())
+            if not tf.is_symbolic_tensor(outer) and outer.dtype not in (tf.resource, tf.variant)
+        }
+        self._is_fixed, self._values = Inherited(self._fixed), Inherited(self._computed)
+
+    def __call__(self, tensor: Tensor) -> Value | Any:
+        """Return the value of a tensor, or None. Nothing is computed for one that is open."""
+        return self._values(tensor) if self._is_fixed(tensor) else None
+
+    def _fixed(self, op: tf.Operation, given: Sequence[bool]) -> list[bool]:
+        given_by_graph = is_constant(op) or (is_parameter(op) and op.outputs[0].ref() in self._captured)
+        fixed = given_by_graph or (len(op.inputs) > 0 and all(given) and can_run(op))
+        return [fixed and output.ref() not in self._sources for output in op.outputs]
+
+    def _computed(self, op: tf.Operation, given: Sequence[Value | None]) -> Sequence[Value | None]:
+        if is_parameter(op):
+            return [self._captured[op.outputs[0].ref()].numpy()]
+        if is_constant(op):
+            return [tf.get_static_value(op.outputs[0])]
+        return outputs_of(op, given) or [None] * len(op.outputs)
 
 
 def _inputs_by_name(op: tf.Operation, tensors: Sequence[Tensor]) -> dict[str, Any]:
