@@ -10,29 +10,37 @@ from tfjac.types import Array
 
 
 class Layout(NamedTuple):
-    """The columns of one variable, where an example is so many consecutive rows: n examples of m rows, k columns each.
+    """The columns of one variable, where an example is so many consecutive rows: n examples of m rows.
+
+    Columns that examples read together are the rows of a table, as the coordinates of a point are: the variable is a
+    table of v rows of o columns, of which an example reads t.
 
     Attributes:
-        columns: `[n, k]` int32, the columns that an example reads. One that reads fewer has columns that it, or another
-            example near by, reads as well.
-        entries: `[n, m, k]` int32, which entry stands there, from 1 on, row by row in all of J; 0 for none.
-        size: how many columns there are.
+        ids: `[n, t]` int32, the rows that an example reads. One that reads fewer has rows that it, or another example
+            near by, reads as well.
+        entries: `[n, m, t, o]` int32, which entry stands there, from 1 on, row by row in all of J; 0 for none.
+        rows: v.
     """
 
-    columns: Array
+    ids: Array
     entries: Array
-    size: int
+    rows: int
 
     @classmethod
     def of(cls, part: scipy.sparse.csr_array, rows_of_example: int) -> "Layout":
         """Return the layout of the columns `[rows, size]` of a variable, whose data are the numbers of the entries."""
-        groups = Groups(part, rows_of_example)
-        rows = np.repeat(np.arange(part.shape[0]), np.diff(part.indptr))
-        example, within = np.divmod(rows, rows_of_example)
-        slot = groups.slots(example, part.indices)
-        entries = np.zeros([groups.number, rows_of_example, groups.width], np.int32)
-        entries[example, within, slot] = part.data
-        return cls(groups.columns(), entries, part.shape[1])
+        together = Groups(part, rows_of_example).read_together()
+        row, column = np.divmod(part.indices, together)
+        shape = (part.shape[0], part.shape[1] // together)
+        groups = Groups(scipy.sparse.csr_array((part.data, row, part.indptr), shape=shape), rows_of_example)
+        example, within = np.divmod(np.repeat(np.arange(part.shape[0]), np.diff(part.indptr)), rows_of_example)
+        entries = np.zeros([groups.number, rows_of_example, groups.width, together], np.int32)
+        entries[example, within, groups.slots(example, row), column] = part.data
+        return cls(groups.columns(), entries, shape[1])
+
+
+WIDEST = 32
+"""Columns of a row of a table: with more, nothing is gained."""
 
 
 class Groups:
@@ -53,6 +61,20 @@ class Groups:
         self._union.sort_indices()
         self._lengths = np.diff(self._union.indptr)
         self.width = max(1, int(self._lengths.max(initial=0)))
+
+    def read_together(self) -> int:
+        """Return of how many consecutive columns each group has all or none; the largest such divisor of all of them.
+
+        It is `WIDEST` at most.
+        """
+        size, group = self._union.shape[1], np.repeat(np.arange(self.number), self._lengths)
+        for together in range(min(WIDEST, size), 1, -1):
+            if size % together == 0 and self._union.nnz % together == 0:
+                row = self._union.indices // together
+                is_next = (row[1:] != row[:-1]) | (group[1:] != group[:-1])
+                if (1 + is_next.sum()) * together == self._union.nnz:
+                    return together
+        return 1
 
     def slots(self, groups: Array, columns: Array) -> Array:
         """Return the place of each of `columns` among those of the group beside it."""

@@ -34,7 +34,8 @@ def compressed_operator(
 ) -> JacobianOperator | None:
     """Return ∂y/∂variables as a `JacobianOperator` of what each element of y depends on.
 
-    Its factors are `GatherFactor`s of rows of one column each. An example is an element of y, or some in a row.
+    Its factors are `GatherFactor`s of rows of the columns that are read together. An example is an element of y, or
+    some in a row.
 
     Args:
         y: vector of the `tf.function` being traced, whose elements are the rows; of static shape.
@@ -65,7 +66,7 @@ def compressed_operator(
     factors = [_factor(layout, values) for layout in layouts]
     rows = [tf.reshape(each, [-1, size]) for each in (y, ends.ys[0])]
     verify_factors(None, rows[:1], rows[1:], ends.sources, factors, variables)
-    return JacobianOperator(factors, [like(variable).shape for variable in variables], len(layouts[0].columns), size)
+    return JacobianOperator(factors, [like(variable).shape for variable in variables], len(layouts[0].ids), size)
 
 
 def _cut(pattern: SparsityPattern, sizes: Sequence[int]) -> list[scipy.sparse.csr_array]:
@@ -91,4 +92,4 @@ def _layouts(parts: Sequence[scipy.sparse.csr_array], size: int, most: int) -> l
 def _factor(layout: Layout, values: Tensor) -> GatherFactor:
     """The factor of one variable, of the entries of J, `[entries]`."""
     d = tf.gather(tf.concat([tf.zeros([1], values.dtype), values], 0), held(layout.entries))
-    return GatherFactor(held(layout.columns), d[..., None], layout.size)
+    return GatherFactor(held(layout.ids), d, layout.rows)
