@@ -16,7 +16,7 @@ from tfjac.optimizers import (
     NielsenDamping,
     least_squares,
 )
-from tfjac.optimizers.linear_model import Coupled, Elimination
+from tfjac.optimizers.linear_model import Coupled, Elimination, read_in_parts
 from tfjac.optimizers.objective.residuals import objective_of_residuals
 from tfjac.optimizers.solvers.schur_jacobi import SchurJacobi
 from tfjac.optimizers.statuses import Status
@@ -349,3 +349,58 @@ def test_points_that_are_not_seen_well_enough_are_named(way, rng):
     np.testing.assert_array_equal(named[found.names[1]], expected)
     assert list(expected) == ([3] if way == "fixed" else [3, 7, 9])
     assert found.names[1] in named and found.names[0] not in named
+
+
+def _read_again(x):
+    again = tf.reshape(tf.slice(x, [20], [300]), [100, 3])
+    return tf.reshape(x[:20], [5, 4]), tf.concat([tf.reshape(x[20:], [100, 3])[:, :1], again[:, 1:]], axis=1)
+
+
+CUTS = {
+    "slices": (2, lambda x: (tf.reshape(x[:20], [5, 4]), tf.reshape(x[20:320], [100, 3]))),
+    "rows": (2, lambda x: (tf.reshape(tf.reshape(x, [-1, 2])[:10], [5, 4]), tf.reshape(x[20:320], [100, 3]))),
+    "points first": (2, lambda x: (tf.reshape(x[300:], [5, 4]), tf.reshape(x[:300], [100, 3]))),
+    "split": (2, lambda x: tuple(map(tf.reshape, tf.split(x, [20, 300]), ([5, 4], [100, 3])))),
+    "not all": (5, lambda x: (tf.reshape(x[3:11], [4, 2]), tf.reshape(x[17:317], [100, 3]))),
+    "read again": (2, _read_again),
+    "in common": (1, lambda x: (tf.reshape(x[:21], [7, 3]), tf.reshape(x[20:], [100, 3]))),
+    "whole as well": (1, lambda x: (tf.reshape(x[:20], [5, 4]), tf.reshape(x, [-1, 4]))),
+    "every other": (1, lambda x: (x[::2], x[1::2])),
+}
+
+
+@pytest.mark.parametrize("name", CUTS)
+def test_parts_of_a_flat_vector_have_its_derivatives(name, rng):
+    number, cut = CUTS[name]
+    x = tf.Variable(rng.normal(size=320))
+
+    @tf.function
+    def both():
+        tensors = [tf.sin(part) * tf.reduce_sum(part) for part in cut(x)]
+        moved, parts = read_in_parts(tensors, [x])
+        assert len(parts) == number
+        slopes = tf.gradients(moved, parts, unconnected_gradients="zero")
+        return tf.concat([tf.reshape(slope, [-1]) for slope in slopes], 0), tf.gradients(tensors, x)[0]
+
+    found, expected = map(tf.convert_to_tensor, both())
+    np.testing.assert_allclose(found, expected)
+
+
+def test_points_in_one_flat_vector_are_eliminated(rng):
+    x, camera, point = tf.Variable(np.zeros(320)), np.arange(500) % 5, np.arange(500) // 5
+    of_camera, of_point, seen = rng.normal(size=(500, 2, 4)), rng.normal(size=(500, 2, 3)), rng.normal(size=(500, 2))
+
+    def residuals():
+        cameras, points = CUTS["slices"][1](x)
+        parts = tf.reduce_sum(of_camera * tf.gather(cameras, camera)[:, None], 2)
+        return tf.reshape(parts + tf.reduce_sum(of_point * tf.gather(points, point)[:, None], 2) - seen, [-1])
+
+    problem = LeastSquaresProblem(residuals, x)
+    assert problem.plan().solver == "schur"
+    problem.solve()
+    matrix = np.zeros([500, 2, 320])
+    for k in range(4):
+        matrix[np.arange(500), :, 4 * camera + k] = of_camera[:, :, k]
+    for k in range(3):
+        matrix[np.arange(500), :, 20 + 3 * point + k] = of_point[:, :, k]
+    np.testing.assert_allclose(x, np.linalg.lstsq(matrix.reshape(1000, 320), seen.reshape(-1))[0], atol=1e-6)

@@ -74,7 +74,7 @@ class _Folding:
     def rewritten(
         self, op: tf.Operation, inputs: Sequence[Tensor], copied: Callable[[], Sequence[Tensor]]
     ) -> Sequence[Tensor]:
-        """What stands for `op`: a loop or branch with custom gradients is rewritten, behind a call of its own graph too.
+        """What stands for `op`: a loop or branch with custom gradients is rewritten, behind a call too.
 
         TensorFlow differentiates a plain copy through a body that it makes again, which the Python functions do not
         know.

@@ -10,6 +10,7 @@ from tfjac.optimizers.linear_model.forms_of_blocks import (
 )
 from tfjac.optimizers.linear_model.free import FreeLinearisation
 from tfjac.optimizers.linear_model.linearisation import Linearisation
+from tfjac.optimizers.linear_model.parts_of_vectors import read_in_parts
 from tfjac.optimizers.linear_model.plane import Frame, PlaneLinearisation
 from tfjac.optimizers.linear_model.reduction import Coupled
 from tfjac.optimizers.linear_model.residual_variance import num_examples, square_and_variance
@@ -34,6 +35,7 @@ __all__ = [
     "multiplies_often",
     "noting_structure",
     "num_examples",
+    "read_in_parts",
     "square_and_variance",
     "stacked_jacobian",
     "stacked_rows",

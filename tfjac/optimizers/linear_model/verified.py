@@ -5,6 +5,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from tfjac.graph import resolution_of, verified
+from tfjac.optimizers.columns import Columns
 from tfjac.optimizers.contracts import JacobianRows
 from tfjac.optimizers.linear_model.linearisation import Linearisation
 from tfjac.optimizers.linear_model.units import Units
@@ -48,6 +49,7 @@ class VerifiedLinearisation(Linearisation):
     ) -> None:
         super().__init__(jacobian, residual, prior)
         self._gradients, self._names, self._magnitude = gradients, names, magnitude
+        self._variables = Columns([each.value for each in gradients])
 
     def cast(self, dtype: tf.DType) -> Linearisation:
         """Return a `Linearisation` in another dtype; the comparison is in this one."""
@@ -79,14 +81,15 @@ class VerifiedLinearisation(Linearisation):
 
         Where all of J_v is of rounding, so is that scale: then that of the other variables counts, and what was seen.
         """
-        ours, norms = self.columns.split(gradient), self.columns.split(tf.sqrt(self.diagonal()))
-        priors, length = self.columns.split(self.prior.gradient), tf.maximum(self._magnitude, _norm(self.residual))
+        split = self._variables.split
+        ours, norms = split(gradient), split(tf.sqrt(self.diagonal()))
+        priors, length = split(self.prior.gradient), tf.maximum(self._magnitude, _norm(self.residual))
         scales = [_norm(norm) * length + _norm(prior) for norm, prior in zip(norms, priors)]
         widest, resolution, parts = tf.reduce_max(tf.stack(scales)), resolution_of(gradient.dtype), []
         for part, theirs, scale, name in zip(ours, self._gradients, scales, self._names):
             what = f"for variable {name}, the gradient from residuals differs from that of TensorFlow"
             parts.append(verified(part, theirs.value, scale, what, resolution, theirs.rounding, widest))
-        return self.columns.flatten(parts)
+        return self._variables.flatten(parts)
 
 
 def _norm(tensor: Tensor) -> Tensor:

@@ -74,6 +74,7 @@ class Problem:
             prior=prior and prior.in_units(invariants.unit),
             prior_is_uniform=self.settings.prior_is_uniform,
             charts=charts,
+            by_parts=True,
         )
         return objective, Restrictions(box or None, equality or None)
 

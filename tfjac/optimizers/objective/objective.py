@@ -39,6 +39,7 @@ class LocalObjective(SummedObjective):
         sources: what J is taken with respect to, where that is not the variables themselves.
         sums_squares: whether F adds up the squares of r, if the tensors of the rows are r; they may have weights.
         half: the first op that computes in bfloat16, or None.
+        parts: what stands for the variables in J, in the order of its columns; `sources` where left out.
 
     Attributes:
         columns: the `Columns` of J.
@@ -60,10 +61,12 @@ class LocalObjective(SummedObjective):
         sources: Any = None,
         sums_squares: bool = True,
         half: tf.Operation | None = None,
+        parts: list | None = None,
     ) -> None:
         self.half = half
         self.cost, self.rows, self.prior, self.variables = cost, list(rows), prior, list(variables)
         self._sources = self.variables if sources is None else sources
+        self._parts = self._sources if parts is None else parts
         self.columns, self.gradients, self.terms = Columns(self._sources), gradients, list(terms)
         self.sums_squares = sums_squares and all(tensor is part for tensor, part in self.rows)
 
@@ -84,7 +87,7 @@ class LocalObjective(SummedObjective):
         rows = self.rows
         if allowed.farther is not None and self.terms:
             rows = [term.rows(allowed.farther) for term in self.terms]
-        jacobian, residual = stacked_jacobian(rows, self._sources, self.columns, self.cost.dtype, allowed)
+        jacobian, residual = stacked_jacobian(rows, self._parts, Columns(self._parts), self.cost.dtype, allowed)
         if self.gradients is None:
             return Linearisation(jacobian, residual, self.prior)
         what = "evaluated again where it was, the cost, which must not draw random numbers nor have a state, differs"
@@ -111,7 +114,7 @@ class LocalObjective(SummedObjective):
         for tensor in tensors:
             places.append(before + tf.reshape(tf.range(tf.size(tensor)), tf.shape(tensor)))
             before += tf.size(tensor)
-        return stacked_rows(list(zip(tensors, places)), self._sources)
+        return stacked_rows(list(zip(tensors, places)), self._parts)
 
     def change_of_rows(self) -> Tensor:
         """Return how much more the tensors of the rows are at what the variables hold now, `[rows]`.
@@ -120,7 +123,7 @@ class LocalObjective(SummedObjective):
         """
         tensors = [tensor for tensor, _ in self.rows]
         now = replay(tensors, reread=self.variables, constant=stays)
-        return stacked_rows([(old, new - old) for old, new in zip(tensors, now)], self._sources)
+        return stacked_rows([(old, new - old) for old, new in zip(tensors, now)], self._parts)
 
     def move(self, start: list[Tensor], step: Tensor) -> None:
         """Assign `start` + `step` to the variables, projected by the constraints that Keras variables may have."""

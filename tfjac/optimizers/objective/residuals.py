@@ -10,6 +10,7 @@ from tfjac.graph import Dependence, as_tf_variable, inline_calls, source_in, ver
 from tfjac.optimizers import arrays
 from tfjac.optimizers.columns import Columns
 from tfjac.optimizers.conditions.coordinates import positions_of, sources_of
+from tfjac.optimizers.linear_model import read_in_parts
 from tfjac.optimizers.objective.broadcasts import warn_of_broadcasts
 from tfjac.optimizers.objective.loss_terms import loss_terms
 from tfjac.optimizers.objective.objective import LocalObjective, ObjectiveOnManifolds
@@ -82,6 +83,7 @@ def objective_of_residuals(
     prior: Any = (),
     prior_is_uniform: bool = True,
     charts: list | None = None,
+    by_parts: bool = False,
 ) -> LocalObjective:
     """Return the `Objective` F = ½‖r‖² of residuals, or that of robust losses of them.
 
@@ -95,6 +97,7 @@ def objective_of_residuals(
         prior: a `GaussianPrior`, in that unit as well, or an empty tuple.
         prior_is_uniform: whether it is the same for all elements of a variable.
         charts: for each variable a `Chart` that the residuals read in its place, or None; or None for all.
+        by_parts: whether J may have the parts of a flat vector in the place of a variable, where it has no chart.
 
     Raises:
         ValueError: for residuals that do not depend on one of the variables, or arithmetic in another precision.
@@ -117,13 +120,14 @@ def objective_of_residuals(
     cost = cost_of(tensors, losses, unit, prior, position)
     tensors = [t if loss is None else loss.linearised(t, unit) for t, loss in zip(tensors, losses)]
     gradients = reference_gradients(cost, moved) if verification_wanted(verify) else None
+    tensors, parts = read_in_parts(tensors, moved) if by_parts and not any(charts) else (tensors, None)
     rows = [(tensor, tensor) for tensor in tensors]
     if prior:
         quadratic = prior.linearised(position, columns, prior_is_uniform)
     else:
         quadratic = combined([], columns.sizes, dtype)
     if not any(charts):
-        return LocalObjective(cost, rows, quadratic, variables, gradients, sums_squares=not any(losses))
+        return LocalObjective(cost, rows, quadratic, variables, gradients, sums_squares=not any(losses), parts=parts)
     return ObjectiveOnManifolds(cost, rows, quadratic, variables, gradients, charts, sums_squares=not any(losses))
 
 

@@ -94,7 +94,7 @@ class _Kernel(ProductSystem):
         return zeros_unless(solved, -inverse * (pull + self.adjoint(weights))), solved
 
     def effective_parameters(self) -> Tensor:
-        return of_kernel(self.linearisation.jacobian.kernel(1 / self.prior.per_variable))
+        return of_kernel(self.linearisation.jacobian.kernel(self.columns.firsts(1 / self.prior.precision)))
 
 
 def is_one_number(scaling: Tensor) -> bool:
