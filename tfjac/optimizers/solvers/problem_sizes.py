@@ -211,8 +211,8 @@ class ProblemSizes(NamedTuple):
         return [(b[0].n, b[0].m, float(sum(layer.touched for layer in b))) for b in self.layers() if b]
 
     def reads_few(self, most: float) -> bool:
-        """Return whether each example touches no more columns of J than `most`, as rows of tables or by its pattern."""
-        return self.are_tables and all(columns <= most for _, _, columns in self.touched())
+        """Return whether J is there as factors, and each example touches no more columns of it than `most`."""
+        return not (self.rows is None or self.by_products) and all(columns <= most for _, _, columns in self.touched())
 
     def product(self) -> Any:
         """Return the multiply-adds of J·v, and as well of Jᵀ·u."""
