@@ -506,3 +506,18 @@ def test_a_start_and_a_cost_at_infinity(rng):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert np.isnan(found.standard_errors()[1:]).all()
+
+
+def test_errors_with_a_loss_that_is_a_function(measured):
+    """A tape differentiates it, at the end of fits too: errors are those by Huber's formula of the loss named so."""
+    values, x = np.delete(measured, [3, 7], axis=0), started(COUNT - 2)
+    options = {"args": (values,), "batch_dims": 1, "loss_scale": 0.05}
+    found = least_squares(residuals_of, x, loss=lambda z: 2 * (tf.sqrt(1 + z) - 1), **options)
+    errors, decay = found.standard_errors(), np.exp(-found.x[:, 1:] * T)
+    assert found.determined().all()
+    r = found.x[:, :1] * decay - values
+    slope, bend = (1 + (r / 0.05) ** 2) ** -0.5, (1 + (r / 0.05) ** 2) ** -1.5
+    scale = np.sqrt((slope**2 * r**2).sum(axis=1) / (T.size - 2)) / bend.mean(axis=1)
+    rows = np.stack([decay, -found.x[:, :1] * T * decay], axis=2)
+    inverse = np.linalg.inv(rows.swapaxes(1, 2) @ rows)
+    np.testing.assert_allclose(errors, scale[:, None] * np.sqrt(np.diagonal(inverse, axis1=1, axis2=2)), rtol=1e-6)

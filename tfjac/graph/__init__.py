@@ -79,7 +79,7 @@ from tfjac.graph.reading.variables import (
     source_in,
 )
 from tfjac.graph.running.concurrency import run_side_by_side
-from tfjac.graph.running.functions import call_converted, eager_creation, quiet_function, unrecorded
+from tfjac.graph.running.functions import call_converted, call_outside, eager_creation, quiet_function, unrecorded
 from tfjac.graph.running.loops import SMALL, numbers_in, while_loop
 from tfjac.graph.running.runtime_errors import noted_errors, what_was_said_first
 from tfjac.graph.running.seen_loss import SeenLoss
@@ -120,6 +120,7 @@ __all__ = [
     "bodies_of",
     "call_converted",
     "call_flat",
+    "call_outside",
     "calls_functions",
     "calls_that_draw",
     "captured_tensor",

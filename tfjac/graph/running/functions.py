@@ -62,3 +62,15 @@ def unrecorded() -> contextlib.AbstractContextManager:
     Neither does one that is begun inside: it is for what calls no Python of the user's.
     """
     return _private.stop_recording() if _private.is_taped() else contextlib.nullcontext()
+
+
+def call_outside(function: Any, tensors: Sequence[Any]) -> Any:
+    """Return what a `tf.function`, or a concrete one, returns of a list of eager tensors, outside of all graphs.
+
+    It is traced before: `tf.init_scope` pauses all tapes, those of the user's functions in the trace, too, whose
+    gradients would be zero, or None.
+    """
+    if not hasattr(function, "captured_inputs"):
+        function = function.get_concrete_function(*tensors)
+    with tf.init_scope():
+        return _private.call_flat(function, tensors)

@@ -137,11 +137,11 @@ def _of_matrix(equality: Any, size: int) -> tuple[Array, Array]:
 def _of_function(function: Callable, variables: Nest[Variable]) -> tuple[Array, Array]:
     """Return A and b with A w − b what a function of the variables returns, as its Jacobian and its value say."""
     flat = tf.nest.flatten(variables)
+    function = function_of_data(function, variables, ())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # that it returns a single number
+        traced = TracedResiduals(traceable(function, flat).get_concrete_function(), flat)
     with tf.init_scope():
-        function = function_of_data(function, variables, ())
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # that it returns a single number
-            traced = TracedResiduals(traceable(function, flat).get_concrete_function(), flat)
         read = {k: position for k, position in enumerate(traced.positions) if position is not None}
         values, rng = traced.read(), np.random.default_rng(0)
         data, drawn = traced.data(()), traced.draw(traced.data(()))

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from tfjac._warn import warn
 from tfjac.arguments import positive_integer
-from tfjac.graph import as_tf_variable, quiet_function, what_was_said_first
+from tfjac.graph import as_tf_variable, call_outside, quiet_function, what_was_said_first
 from tfjac.jacobians.passes.chunks import in_chunks
 from tfjac.optimizers.conditions.bounds import Bounds, Box
 from tfjac.optimizers.execution.many_fits.fit_columns import FitColumns
@@ -222,7 +222,7 @@ class BatchedMinimiser:
         self._problem = FitObjective(self._placed, settings.losses, settings.jit_compile)
         self._minimised = tf.function(self._minimise, autograph=False)
         self._concrete: Any = None
-        self._ended = quiet_function(self._linearise, reduce_retracing=True)
+        self._ended = quiet_function(lambda values, *data: self._linearise(values, list(data)), reduce_retracing=True)
 
     @staticmethod
     def _default_size(residuals: BatchedResiduals) -> int:
@@ -252,8 +252,7 @@ class BatchedMinimiser:
 
     def at_the_end(self, values: Tensor, data: list[Tensor]) -> list[Array]:
         """Return what `FitObjective.at_the_end` does of all fits, NumPy, at `values` `[B, p]`."""
-        with tf.init_scope():
-            return [part.numpy() for part in self._ended(values, data)]
+        return [part.numpy() for part in call_outside(self._ended, [values, *data])]
 
     def _minimise(self, values: Tensor, data: list[Tensor], box: Any, max_steps: Any) -> Any:
         method, limits = self._settings.method, self._settings.limits

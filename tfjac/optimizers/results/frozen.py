@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import tensorflow as tf
 
-from tfjac.graph import call_flat, eager_creation
+from tfjac.graph import call_outside, eager_creation
 from tfjac.jacobians.factors.gather_factor import row_grams
 from tfjac.optimizers.linear_model.elimination import is_read_by_rows
 from tfjac.optimizers.objective.residuals import objective_of_residuals
@@ -66,7 +66,7 @@ class FrozenModel:
         with tf.init_scope():
             position = tf.concat([tf.reshape(values[place], [-1]) for place in self._columns], axis=0)
             unit = tf.ones([], position.dtype)
-            _, residual, jacobian = call_flat(self._evaluation, [position, *data, *drawn, unit])
+        _, residual, jacobian = call_outside(self._evaluation, [position, *data, *drawn, unit])
         return jacobian.numpy(), residual.numpy(), None
 
     def row_grams(self, data: Sequence[Tensor], drawn: Sequence[Tensor], values: list[Tensor]) -> list:
@@ -83,12 +83,12 @@ class FrozenModel:
     def run(self, compute: Callable, data: Sequence[Tensor], drawn: Sequence[Tensor], values: list[Tensor]) -> Any:
         """Return what `compute` does of the residuals and their `Objective` there, in the graph of a function."""
         with self._lock:
-            if compute not in self._traces:  # not in tf.init_scope, where tapes of a loss see nothing
+            if compute not in self._traces:
                 self._traces[compute] = self._traced(compute)
             with tf.init_scope():
                 for variable, value in zip(self._variables or [], values):
                     variable.assign(value)
-                return self._traces[compute](*data, *drawn)
+            return call_outside(self._traces[compute], [*data, *drawn])
 
     def _traced(self, compute: Callable) -> Any:
         residuals, specs = self._residuals, self._residuals.handle_specs
