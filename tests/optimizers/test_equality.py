@@ -124,3 +124,31 @@ def test_bad_equations():
     for message, options in cases.items():
         with pytest.raises((ValueError, TypeError), match=message):
             LeastSquaresProblem(lambda: x - 3.0, x, **options)
+
+
+def test_a_function_may_take_gradients_itself():
+    """A tape within it sees what it computes: x₀ + 2x₁ = 5, the gradient of (x₀ + 2x₁)²/2."""
+
+    def gap(x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            square = tf.square(x[0] + 2 * x[1]) / 2
+        return tape.gradient(square, x)[0] - 5.0
+
+    x = tf.Variable([0.0, 0.0], dtype=tf.float64)
+    found = least_squares(lambda x: x - [1.0, 1.0], x, equality=gap)
+    np.testing.assert_allclose(found.x, [1.4, 1.8], rtol=1e-9)
+
+
+def test_optimality_leaves_out_what_equations_hold():
+    """Of x − (1, 2, 4) with x₀ + x₁ + x₂ = 1 and x₂ held by a bound: the plane x₀ + x₁ = 1 − x₂ is what is left."""
+    x = tf.Variable([0.0, 0.0, 1.0], dtype=tf.float64)
+    found = least_squares(lambda: x - [1.0, 2.0, 4.0], x, equality=([[1.0, 1.0, 1.0]], [1.0]))
+    np.testing.assert_allclose(found.x, [-1.0, 0.0, 2.0], atol=1e-9)
+    np.testing.assert_allclose(found.grad, 0, atol=1e-9)
+    x.assign([0.5, -0.5, 1.0])
+    held = least_squares(
+        lambda: x - [1.0, 2.0, 4.0], x, equality=([[1.0, 1.0, 1.0]], [1.0]), fixed=[False, False, True]
+    )
+    np.testing.assert_allclose(held.x, [-0.5, 0.5, 1.0], atol=1e-9)
+    assert held.optimality < 1e-9 and abs(held.grad[2]) == 3.0

@@ -425,3 +425,14 @@ def test_quaternions_that_nothing_turns_are_named(rng):
     assert list(found.undetermined_rows()["turn"]) == [2]
     found = least_squares(residuals, seen.variable)
     assert list(found.undetermined_rows()["turn"]) == [0, 1, 2, 3, 4]
+
+
+def test_optimality_is_that_along_the_manifold(rng):
+    """At a minimum on a sphere ∂F/∂x points across it; elsewhere it is the tangent part that counts."""
+    x = tf.Variable([[0.8, 0.0, 0.6], [0.0, 0.6, 0.8]], dtype=tf.float64)
+    target = rng.normal(size=(2, 3)) * 3
+    fit = lambda **options: least_squares(lambda: x - target, x, manifolds=UnitSphere(), **options)  # noqa: E731
+    start, value = fit(max_steps=0), x.numpy()
+    tangent = (value - target) - value * np.sum(value * (value - target), axis=1, keepdims=True)
+    np.testing.assert_allclose(start.grad, tangent.ravel(), rtol=1e-9)
+    assert fit(gtol=1e-12).optimality < 1e-5

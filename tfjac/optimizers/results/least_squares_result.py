@@ -17,7 +17,7 @@ from tfjac.optimizers.results.manifold_normals import normals_of
 from tfjac.optimizers.results.meaningless import without_meaning
 from tfjac.optimizers.results.not_finite import not_finite
 from tfjac.optimizers.results.scipy_names import SciPyNames
-from tfjac.optimizers.results.statistics import Statistics, correlation_of
+from tfjac.optimizers.results.statistics import Statistics, correlation_of, plane_across
 from tfjac.optimizers.results.summary import active_sides, parameter_names, summary_of
 from tfjac.optimizers.results.undetermined_rows import undetermined_rows
 from tfjac.optimizers.statuses import Status
@@ -172,12 +172,29 @@ class LeastSquaresResult(SciPyNames):
         return self._linearisation[1]
 
     def gradient(self) -> Array:
-        """Return the gradient of the cost `[p]`, NumPy, in the parameters one after the other: Jᵀψ, and the prior's."""
+        """Return the gradient of the cost `[p]`, NumPy, in the parameters one after the other: Jᵀψ, and the prior's.
+
+        Without what is across a manifold, and across the plane of equations: no step goes there. So it is zero at a
+        minimum, but for parameters that a bound holds.
+        """
         jacobian, residuals, influence = self._linearisation
         weighted = residuals if influence is None else influence[-1] * residuals
         found = jacobian.T.astype(np.float64) @ weighted.astype(np.float64)
-        prior = self._conditions.prior
-        return found + prior.weight**2 * (self._flat() - prior.mean) if prior else found
+        prior, free = self._conditions.prior, self._flat_active() == 0
+        if prior:
+            found = found + prior.weight**2 * (self._flat() - prior.mean)
+        if self._normals is not None:
+            plane = plane_across(self._normals[:, free])
+            found[free] = plane @ (plane.T @ found[free])
+        return found
+
+    @functools.cached_property
+    def _normals(self) -> Array | None:
+        """Orthonormal `[k, p]`: combinations of the parameters that manifolds or equations hold; None without any."""
+        if any(self._manifolds):
+            return normals_of(self._manifolds, tf.nest.flatten(self.x))
+        equality = self._conditions.equality
+        return equality.normals.astype(np.float64) if equality and len(equality.normals) else None
 
     @functools.cached_property
     def _linearisation(self) -> tuple:
@@ -215,11 +232,8 @@ class LeastSquaresResult(SciPyNames):
 
     def _statistics_of(self, free: Array) -> Statistics:
         jacobian, residuals, influence = self._linearisation
-        _, prior, equality = self._conditions
+        prior, normals = self._conditions.prior, self._normals
         precision = np.square(prior.weight.astype(np.float64)) if prior else None
-        normals = equality.normals.astype(np.float64) if equality and len(equality.normals) else None
-        if any(self._manifolds):
-            normals = normals_of(self._manifolds, tf.nest.flatten(self.x))
         given = self.absolute_sigma, influence, precision, normals, self._may_be_masked
         lost = np.zeros(self._flat().size, bool) if self._vanished is None else self._vanished
         if normals is None and precision is None:

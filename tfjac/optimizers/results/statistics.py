@@ -78,7 +78,7 @@ class Statistics:
         norms = np.where(norms > 0, norms, 1)
         rows, plane = rows / norms, np.eye(norms.size)
         if self._normals is not None:
-            plane = _plane_across(self._normals / norms)
+            plane = plane_across(self._normals / norms)
             rows = rows @ plane
         _, singular, basis = np.linalg.svd(rows, full_matrices=len(rows) < rows.shape[1])
         return norms, np.concatenate([singular, np.zeros(rows.shape[1] - singular.size)]), basis @ plane.T
@@ -178,7 +178,7 @@ class Statistics:
         return scipy.stats.norm.ppf(tail) if self._absolute else scipy.stats.t.ppf(tail, self.degrees_of_freedom)
 
 
-def _plane_across(normals: Array) -> Array:
+def plane_across(normals: Array) -> Array:
     """Return an orthonormal basis, columns, of what is across `normals` `[k, p]`, which may depend on one another.
 
     They do if parameters are fixed: what is left of those of a fixed point on a manifold is zero.
