@@ -172,3 +172,70 @@ def test_so_are_many_fits_that_start_there(options, in_function):
     assert list(named) == [False, True, False, False, True]
     assert list(np.asarray(found.success)) == [True, False, True, True, False]
     np.testing.assert_allclose(x.numpy()[:, 0], [1.0, 0.0, 0.0, 1.0, 0.0], atol=1e-9)
+
+
+ANGLES = np.linspace(-3.0, 3.0, 21)
+TIMES = np.linspace(0.0, 10.0, 60)
+WAVES = 2 * np.sin(1.3 * TIMES + 0.5) + 0.3 * TIMES + 0.05 * np.cos(40 * TIMES)
+
+
+def turned(v):
+    return tf.sin(ANGLES + v) - np.sin(ANGLES)
+
+
+def square_of(scale):
+    return lambda v: tf.concat([v[..., :1], (scale * v[..., 1:]) ** 2 - 1], axis=-1)
+
+
+def waves(v):
+    return v[..., :1] * tf.sin(v[..., 1:2] * TIMES + v[..., 2:3]) + v[..., 3:] * TIMES - WAVES
+
+
+BOUNDS = ([0.0, -np.inf, -np.inf, -np.inf], np.inf)
+PLACES = {  # residuals, a start, whether that leads to a minimum, and options
+    "half a turn": (turned, [np.pi], False, {}),
+    "many turns and a half": (turned, [101 * np.pi], False, {}),
+    "beside a large misfit": (lambda v: tf.concat([turned(v), 0 * v + 1e3], axis=-1), [np.pi], False, {}),
+    "a large unit": (square_of(1e8), [1.0, 0.0], False, {}),
+    "a small unit": (square_of(1e-8), [1.0, 0.0], False, {}),
+    "an amplitude at its bound": (waves, [1.0, 1.3, 0.5 + np.pi, 0.3], False, {"bounds": BOUNDS}),
+    "not in antiphase": (waves, [1.0, 1.3, 0.6, 0.3], True, {"bounds": BOUNDS}),
+    "a start at a minimum": (lambda v: tf.concat([turned(v), 0 * v + 1.0], axis=-1), [0.0], True, {}),
+    "one at a bound": (lambda v: v - [1.0, 2.0], [0.0, 0.0], True, {"bounds": (-1.0, 1.0)}),
+}
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_a_tolerance_at_a_maximum_or_a_saddle_is_no_success(name):
+    function, start, is_minimum, options = PLACES[name]
+    v = tf.Variable(np.array(start))
+    found = least_squares(lambda: function(v), v, **options)
+    assert found.success if is_minimum else found.status is Status.NOT_A_MINIMUM
+
+
+def test_so_it_is_of_many_fits():
+    """To a few digits is enough to stay there, or to leave."""
+    starts = np.array([[np.pi], [101 * np.pi], [np.pi + 1e-9], [3.1416], [1.0]])
+    many = least_squares(turned, tf.Variable(starts), batch_dims=1, max_steps=500)
+    assert [Status(each) is Status.NOT_A_MINIMUM for each in many.status[:2]] == [True] * 2
+    assert all((many.cost < 1e-12) | (many.status == Status.NOT_A_MINIMUM))
+    function, start, *_, options = PLACES["an amplitude at its bound"]
+    starts = np.array([start, PLACES["not in antiphase"][1]])
+    many = least_squares(function, tf.Variable(starts), batch_dims=1, **options)
+    assert Status(many.status[0]) is Status.NOT_A_MINIMUM and many.success[1]
+
+
+def test_so_it_is_with_equations_and_on_manifolds():
+    v = tf.Variable([1.0, np.pi - 1.0], dtype=tf.float64)
+    equal = least_squares(lambda: turned(v[0] + v[1]), v, equality=([[1.0, 0.0]], [1.0]))
+    assert equal.status is Status.NOT_A_MINIMUM
+    corners = np.array([[1.0, 1.0], [1.0, -1.0], [-1.0, -1.0], [-1.0, 1.0]])
+    pose = tf.Variable([[0.0, 0.0, np.pi]], dtype=tf.float64)
+
+    def seen():
+        cosine, sine = tf.cos(pose[0, 2]), tf.sin(pose[0, 2])
+        turn = tf.stack([tf.stack([cosine, sine]), tf.stack([-sine, cosine])])
+        return corners @ turn + pose[0, :2] - corners
+
+    found = least_squares(seen, pose, manifolds=tfjac.manifolds.SE2())
+    assert found.status is Status.NOT_A_MINIMUM and found.cost > 15

@@ -68,7 +68,7 @@ class Status(enum.IntEnum):
     """No attempt of the last step lowered the cost; the next one is tried with another D. `least_squares` goes on."""
 
     NOT_A_MINIMUM = 14
-    """J is zero for parameters that have not moved, and the cost falls next to them: a maximum or a saddle point."""
+    """A tolerance was met at a maximum or a saddle point: the cost falls beside it."""
 
     def __str__(self) -> str:
         return self.name
@@ -108,7 +108,7 @@ _MESSAGES = {
     Status.INTERRUPTED: "Stopped by an interrupt (Ctrl-C), at the best point found.",
     Status.STOPPED: "Stopped by the callback, at the best point found.",
     Status.NOT_A_MINIMUM: (
-        "Stopped at a maximum or a saddle point: J is zero for parameters that have not moved from where they started, "
-        "and the cost falls next to them. Start elsewhere, as from small random numbers."
+        "Stopped at a maximum or a saddle point: a tolerance was met, but the cost falls on both sides of parameters "
+        "that have hardly moved, or that a bound leaves without effect. Start elsewhere, as from small random numbers."
     ),
 }

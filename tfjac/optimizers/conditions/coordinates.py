@@ -53,6 +53,23 @@ class Coordinates:
         pairs = zip(self._variables, self._manifolds)
         return [None if manifold is None else Chart(variable, manifold) for variable, manifold in pairs]
 
+    def travelled(self, start: list[Tensor], end: list[Tensor]) -> tuple[Tensor, Tensor]:
+        """Return by how much each coordinate has moved, and how large it has been, that or what it is, `[p]` each.
+
+        Of a tangent, both are those of the point that it moves.
+        """
+        moved, size = [], []
+        for before, after, manifold in zip(start, end, self._manifolds):
+            distance, magnitude = tf.abs(after - before), tf.abs(after)
+            if manifold is not None:
+                shape = tf.TensorShape([*after.shape[:-1], manifold.tangent_size])
+                distance = tf.broadcast_to(tf.norm(distance, axis=-1, keepdims=True), shape)
+                magnitude = tf.broadcast_to(manifold.magnitude(after), shape)
+            moved.append(distance)
+            size.append(magnitude)
+        distances = self.columns.flatten(moved)
+        return distances, tf.maximum(distances, self.columns.flatten(size))
+
     def _without_tangents(self, vector: Tensor) -> Tensor:
         pairs = zip(Columns(self._variables).split(vector), self._manifolds)
         return self.columns.flatten(

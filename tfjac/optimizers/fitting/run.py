@@ -16,7 +16,7 @@ from tfjac.optimizers.loop.dense import DenseObjective
 from tfjac.optimizers.loop.driver import Driver
 from tfjac.optimizers.loop.progress import Allowance, Invariants, Progress
 from tfjac.optimizers.loop.records import Report, row_of
-from tfjac.optimizers.loop.vanished import is_doubtful, vanished_of_one
+from tfjac.optimizers.loop.vanished import Surroundings
 from tfjac.optimizers.results.history import History
 from tfjac.optimizers.statuses import Status
 from tfjac.optimizers.variables import nested_names
@@ -85,14 +85,6 @@ class Run:
         return int(self.progress.outcome.status) == Status.STALLED
 
     @property
-    def doubtful(self) -> bool:
-        """Whether the gradient is zero where it ended, but that may be no minimum; see `is_doubtful`."""
-        if int(self.progress.outcome.status) != Status.GRADIENT_TOLERANCE:
-            return False
-        start, end = map(Columns(self.flat).flatten, [self.first, self.flat])
-        return bool(is_doubtful(self.progress.outcome, start, end, self.conditions.box))
-
-    @property
     def x(self) -> Any:
         """The values of the variables, NumPy, in their nest."""
         return tf.nest.pack_sequence_as(self.variables, [np.array(variable.numpy()) for variable in self.flat])
@@ -154,13 +146,13 @@ class Run:
         outcome = self.progress.outcome._replace(status=np.int32(status))
         self.progress = self.progress._replace(outcome=outcome)
 
-    def looked_beside(self) -> tuple[Array, bool]:
-        """Return what `vanished_of_one` says where the variables are, of `DenseSteps`."""
-        with self.undone(), arrays.quiet():
-            first = [np.concatenate([np.ravel(each.numpy()) for each in self.first])]
-            given = self.conditions.box or None, first, self._limits, self._carrier.here().residual.size
-            found, falls = vanished_of_one(DenseObjective(self._carrier), *given)
-        return np.asarray(found), bool(falls)
+    def surroundings(self, moved: Tensor, reach: Tensor) -> Surroundings:
+        """Return the `Surroundings` of where the variables are, of `DenseSteps`.
+
+        Args:
+            moved, reach: as of `Surroundings`.
+        """
+        return Surroundings(DenseObjective(self._carrier), self.conditions.box or None, None, moved, reach)
 
     def go_to_best(self) -> None:
         """Assign the best point to the variables, if a step may have led to a worse one."""

@@ -7,17 +7,23 @@ import tensorflow as tf
 
 from tfjac.graph import call_flat, unrecorded
 from tfjac.optimizers import arrays
-from tfjac.optimizers.columns import Columns
 from tfjac.optimizers.conditions.conditions import Conditions
 from tfjac.optimizers.fitting.implicit import differentiable, without_derivatives
 from tfjac.optimizers.fitting.run import Run
 from tfjac.optimizers.loop.dense import DenseSteps, Evaluation, suits
-from tfjac.optimizers.loop.minimise import CalledSteps, Drawn, Minimisation, StepFunction, begun
+from tfjac.optimizers.loop.minimise import (
+    CalledSteps,
+    Drawn,
+    Minimisation,
+    StepFunction,
+    begun,
+    is_doubtful,
+    sees_vanished,
+)
 from tfjac.optimizers.loop.options import Settings
 from tfjac.optimizers.loop.problem import Problem
 from tfjac.optimizers.loop.progress import Invariants
-from tfjac.optimizers.loop.records import Outcome
-from tfjac.optimizers.loop.vanished import sees_vanished
+from tfjac.optimizers.loop.records import Outcome, has_converged
 from tfjac.optimizers.objective.robust import losses_of
 from tfjac.optimizers.results.frozen import FrozenModel, FrozenPoint
 from tfjac.optimizers.results.least_squares_result import LeastSquaresResult
@@ -43,7 +49,7 @@ class TracedMinimisation:
             residuals.check_compiles()
         self.residuals, self._settings, self._frozen = residuals, settings, FrozenModel(residuals, settings.losses)
         self._compiled = {"jit_compile": settings.jit_compile, "autograph": False}
-        self._vanished: Any = None
+        self._looks: dict[str, Any] = {}
         self._drawn: Any = None
         self._evaluation: Evaluation | None = None
         self._step: StepFunction | None = None
@@ -156,26 +162,29 @@ class TracedMinimisation:
     def _vanished_columns(self, run: Run) -> Array | None:
         """Return which columns of J have vanished at a minimum, `[p]`, bool, where a `Run` has stalled; else None.
 
-        A run that has ended where the gradient is zero, but at no minimum, gets another status.
+        A run that has ended at a maximum or a saddle point gets another status.
         """
-        doubtful, rows = run.doubtful, self.residuals.num_rows
-        is_asked = doubtful or (run.stalled and sees_vanished(rows, Columns(run.flat).total))
-        if self._settings.conditions.equality or not is_asked:
-            return None
-        found, falls = run.looked_beside() if self._evaluation is not None else self._looked_beside(run)
-        if doubtful and falls:
-            run.stop(Status.NOT_A_MINIMUM)
-        return found if run.stalled and found.any() else None
+        problem = Problem(self.residuals, run.flat, self._settings)
+        if has_converged(run.progress.outcome.status):
+            is_asked = is_doubtful(problem, run.progress.shares, run.invariants, run.first)
+            if is_asked and self._look("falls", run, problem):
+                run.stop(Status.NOT_A_MINIMUM)
+        elif run.stalled and sees_vanished(problem):
+            found = self._look("vanished", run, problem)
+            return found if found.any() else None
+        return None
 
-    def _looked_beside(self, run: Run) -> tuple[Array, bool]:
-        """Return what `Minimisation.vanished` returns, by a function that is traced on demand."""
+    def _look(self, name: str, run: Run, problem: Problem) -> Any:
+        """Return what a method of `Minimisation` says of the surroundings of where a `Run` has ended, NumPy."""
         given = run.data, run.invariants, run.first
-        if self._vanished is None:
-            minimisation = Minimisation(Problem(self.residuals, run.flat, self._settings), alone=True)
-            specs = tf.nest.map_structure(lambda each: tf.type_spec_from_value(tf.convert_to_tensor(each)), given)
-            with unrecorded():
-                function = tf.function(minimisation.vanished, **self._compiled)
-                self._vanished = function.get_concrete_function(*specs)
-        with run.undone():
-            found, falls = call_flat(self._vanished, [tf.convert_to_tensor(each) for each in tf.nest.flatten(given)])
-        return found.numpy(), bool(falls)
+        with run.undone(), arrays.quiet():
+            if self._evaluation is not None:
+                around = run.surroundings(*problem.travelled(run.first))
+                return (around.falls() if name == "falls" else around.vanished(self._settings.limits)).numpy()
+            if name not in self._looks:
+                look = getattr(Minimisation(problem, alone=True), name)
+                specs = tf.nest.map_structure(lambda each: tf.type_spec_from_value(tf.convert_to_tensor(each)), given)
+                with unrecorded():
+                    self._looks[name] = tf.function(look, **self._compiled).get_concrete_function(*specs)
+            tensors = [tf.convert_to_tensor(each) for each in tf.nest.flatten(given)]
+            return call_flat(self._looks[name], tensors).numpy()

@@ -175,7 +175,8 @@ class DenseSteps(Carrier):
         method, restrictions = request.method_and_restrictions(self._settings, objective.cost, Restrictions(box))
         start = Start.of(objective, request.state, method, AS_FACTORS, box)
         end = Stepper(self._evaluation.solver, start, method, restrictions).take()
-        return Step(end.state, end.report, self._evaluation.sizes, start.model.num_rows, end.looked, end.refused)
+        sizes, rows = self._evaluation.sizes, start.model.num_rows
+        return Step(end.state, end.report, sizes, rows, end.looked, end.refused, end.shares)
 
     # -------------------------------------------------------------- what it evaluates
 

@@ -9,15 +9,17 @@ from tfjac.graph import SMALL, call_flat
 from tfjac.optimizers import arrays
 from tfjac.optimizers.columns import Columns
 from tfjac.optimizers.conditions.conditions import Conditions
+from tfjac.optimizers.loop.beside import unseen
 from tfjac.optimizers.loop.driver import Carrier, Driver, Request
 from tfjac.optimizers.loop.nonmonotone import Window
 from tfjac.optimizers.loop.options import Settings
 from tfjac.optimizers.loop.problem import Problem
 from tfjac.optimizers.loop.progress import Allowance, Invariants, Progress
-from tfjac.optimizers.loop.records import Outcome, State
+from tfjac.optimizers.loop.records import Outcome, State, has_converged
 from tfjac.optimizers.loop.residual_curvature import Secant
 from tfjac.optimizers.loop.step import End, Step, take_step
-from tfjac.optimizers.loop.vanished import is_doubtful, vanished_of_one
+from tfjac.optimizers.loop.vanished import Surroundings
+from tfjac.optimizers.loop.vanished import sees_vanished as are_seen
 from tfjac.optimizers.objective.residuals import units_of
 from tfjac.optimizers.solvers.problem_sizes import ProblemSizes
 from tfjac.optimizers.statuses import Status
@@ -152,7 +154,8 @@ class StepFunction:
 
         def step(data: list[Tensor], invariants: Invariants, request: Request) -> End:
             found.append(GraphSteps(problem, data, invariants).take(request))
-            return End(found[-1].state, found[-1].report, found[-1].looked, found[-1].refused)
+            one = found[-1]
+            return End(one.state, one.report, one.looked, one.refused, one.shares)
 
         like, flag = np.zeros([], problem.dtype.as_numpy_dtype)[()], tf.TensorSpec([], tf.bool)
         scalar, number = tf.TensorSpec([], problem.dtype), tf.TensorSpec([], tf.int64)
@@ -169,7 +172,7 @@ class StepFunction:
         """Return the `Step` of data, `Invariants` and a `Request`; NumPy but for `num_residuals`."""
         tensors = [tf.convert_to_tensor(each, dtype) for each, dtype in zip(tf.nest.flatten(given), self._dtypes)]
         end = tf.nest.map_structure(lambda each: each.numpy(), call_flat(self._function, [*data, *tensors]))
-        return Step(end.state, end.report, self.sizes, -1, end.looked, end.refused)
+        return Step(end.state, end.report, self.sizes, -1, end.looked, end.refused, end.shares)
 
 
 def _spec_of(array: Any) -> tf.TensorSpec:
@@ -230,38 +233,60 @@ class Minimisation:
         status = tf.where(ended, int(Status.MAX_STEPS), outcome.status)
         progress = progress._replace(outcome=outcome._replace(status=status))
         steps = GraphSteps(problem, data, invariants, self._is_small)
-        outcome = Driver(steps, self._settings.limits, Allowance.whole(max_steps)).run(progress).outcome
-        if not self._settings.conditions.equality:
-            outcome = outcome._replace(status=self._looked_at(data, invariants, first, outcome))
+        progress = Driver(steps, self._settings.limits, Allowance.whole(max_steps)).run(progress)
+        outcome = progress.outcome._replace(status=self._status(data, invariants, first, progress))
         return outcome._replace(x=self._problem.values()), invariants
 
-    def _looked_at(self, data: list[Tensor], invariants: Invariants, first: list[Tensor], outcome: Outcome) -> Tensor:
-        """Return the status of an `Outcome`, after a look at the minima, maxima and saddles that J does not see."""
-        stalled = tf.equal(outcome.status, int(Status.STALLED))
-        start, end = map(self._problem.columns.flatten, [first, self._problem.values()])
-        doubtful = is_doubtful(outcome, start, end, invariants.conditions.box)
+    def _status(self, data: list[Tensor], invariants: Invariants, first: list[Tensor], progress: Progress) -> Tensor:
+        """Return the status at the end, after a look at the minima, maxima and saddles that J does not see."""
+        status, sees = progress.outcome.status, sees_vanished(self._problem)
+        stalled = tf.equal(status, int(Status.STALLED)) & sees
+        doubtful = has_converged(status) & is_doubtful(self._problem, progress.shares, invariants, first)
 
         def looked_at() -> tuple[Tensor, Tensor]:
-            vanished, falls = self.vanished(data, invariants, first)
-            return stalled & tf.reduce_any(vanished), doubtful & falls
+            around = self._surroundings(data, invariants, first)
+            vanished = around.vanished(self._settings.limits) if sees else tf.constant(False)
+            return stalled & tf.reduce_any(vanished), doubtful & around.falls()
 
         no = tf.constant(False)
         is_minimum, is_none = tf.cond(stalled | doubtful, looked_at, lambda: (no, no))
-        status = tf.where(is_minimum, int(Status.GRADIENT_TOLERANCE), outcome.status)
+        status = tf.where(is_minimum, int(Status.GRADIENT_TOLERANCE), status)
         return tf.where(is_none, int(Status.NOT_A_MINIMUM), status)
 
-    def vanished(self, data: list[Tensor], invariants: Invariants, first: list[Tensor]) -> tuple[Tensor, Tensor]:
-        """Return which columns of J have vanished at a minimum, `[p]`, bool, and whether F falls nearby.
-
-        The first is for where no step lowers the cost, the second for where the gradient is zero; see `falls_beside`.
+    def vanished(self, data: list[Tensor], invariants: Invariants, first: list[Tensor]) -> Tensor:
+        """Return which columns of J have vanished at a minimum, `[p]`, bool; for where no step lowers the cost.
 
         Args:
             data: list of tensors like `residuals.specs`.
-            invariants: what `begun` returned.
-            first: list of tensors, what the variables held before the first step.
+            invariants, first: as of `is_doubtful`.
         """
+        return self._surroundings(data, invariants, first).vanished(self._settings.limits)
+
+    def falls(self, data: list[Tensor], invariants: Invariants, first: list[Tensor]) -> Tensor:
+        """Return whether F falls beside where the variables are, a scalar bool; for where a tolerance was met."""
+        return self._surroundings(data, invariants, first).falls()
+
+    def _surroundings(self, data: list[Tensor], invariants: Invariants, first: list[Tensor]) -> Surroundings:
         objective, restrictions = self._problem.objective(data, invariants)
-        return vanished_of_one(objective, restrictions.box, first, self._settings.limits, self._residuals.num_rows)
+        return Surroundings(objective, restrictions.box, restrictions.equality, *self._problem.travelled(first))
+
+
+def sees_vanished(problem: Problem) -> bool:
+    """Return whether columns of J that have vanished are looked for."""
+    columns = problem.columns.total
+    return not problem.settings.conditions.equality and are_seen(problem.residuals.num_rows, columns)
+
+
+def is_doubtful(problem: Problem, shares: Tensor, invariants: Invariants, first: list[Tensor]) -> Tensor:
+    """Return whether some parameters are `unseen` where the variables are, a scalar bool.
+
+    Args:
+        problem: a `Problem`.
+        shares: `[p]`, `shares_of` there.
+        invariants: what `begun` returned.
+        first: list of tensors, what the variables held before the first step.
+    """
+    return tf.reduce_any(unseen(shares, *problem.travelled(first), problem.box(invariants)))
 
 
 def _num_numbers(columns: int, residuals: TracedResiduals) -> float:

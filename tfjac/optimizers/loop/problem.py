@@ -4,6 +4,7 @@ import tensorflow as tf
 
 from tfjac.graph import as_tf_variable
 from tfjac.optimizers.columns import Columns
+from tfjac.optimizers.conditions.bounds import Box
 from tfjac.optimizers.conditions.coordinates import Coordinates, Standing
 from tfjac.optimizers.contracts import LinearModel, Objective
 from tfjac.optimizers.loop.options import Settings
@@ -58,6 +59,14 @@ class Problem:
         """Assign a vector of all elements, and return it."""
         self.write(self._elements.split(position))
         return position
+
+    def travelled(self, first: list[Tensor]) -> tuple[Tensor, Tensor]:
+        """Return what `Coordinates.travelled` says of the way from `first` to what the variables hold."""
+        return self._coordinates.travelled(first, self.values())
+
+    def box(self, invariants: Invariants) -> Box | tuple[()]:
+        """Return the `Box` of the coordinates of J; an empty tuple without bounds."""
+        return self._coordinates.conditions(invariants.conditions).box
 
     # -------------------------------------------------------------- what is minimised
 

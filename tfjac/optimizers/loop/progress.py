@@ -87,6 +87,7 @@ class Progress(NamedTuple):
         moved: scalar bool, whether the gradient in `outcome` is that of another point than that where it would end now.
         window: a `Window`; an empty tuple where the cost never rises.
         back: a `Back`.
+        shares: `[p]`, `shares_of` where it was linearised last.
     """
 
     outcome: Outcome
@@ -96,6 +97,7 @@ class Progress(NamedTuple):
     moved: tf.Tensor
     window: Window | tuple[()]
     back: Back
+    shares: tf.Tensor
 
     @property
     def running(self) -> Tensor:
@@ -115,7 +117,8 @@ class Progress(NamedTuple):
         zero, none = arrays.constant(0, state.scaling), arrays.zeros_like(status)
         outcome = Outcome((), zero, zero, status, none, none, none, zero)
         back = Back(arrays.constant(False, zero, tf.bool), zero, values, state, window)
-        return cls(outcome, state, zero, Stretch.begun(zero), arrays.equal(status, int(Status.RUNNING)), window, back)
+        moved, shares = arrays.equal(status, int(Status.RUNNING)), arrays.zeros_like(state.scaling)
+        return cls(outcome, state, zero, Stretch.begun(zero), moved, window, back, shares)
 
 
 class Tried(NamedTuple):
@@ -156,7 +159,7 @@ def gone_on(progress: Progress, tried: Tried, limits: Tolerances, max_steps: Ten
     if window:
         window = window.after(report, tried.position, left)
         moved |= running & (window.lowest < report.cost)  # at its best point, it differs by rounding at most
-    return Progress(outcome, step.state, first_cost, stretch, moved, window, back), doubtful
+    return Progress(outcome, step.state, first_cost, stretch, moved, window, back, step.shares), doubtful
 
 
 def taken_back(progress: Progress, report: Report, max_steps: Tensor) -> tuple[Progress, Report]:
@@ -173,4 +176,5 @@ def taken_back(progress: Progress, report: Report, max_steps: Tensor) -> tuple[P
     running = arrays.full_like(report.status, int(Status.RUNNING))
     outcome = outcome_after(progress.outcome, progress.running, report, running, max_steps)
     back, moved = back._replace(known=arrays.zeros_like(back.known)), arrays.zeros_like(back.known)
-    return Progress(outcome, back.state, progress.first_cost, progress.stretch, moved, back.window, back), report
+    after = progress._replace(outcome=outcome, state=back.state, moved=moved, window=back.window, back=back)
+    return after, report

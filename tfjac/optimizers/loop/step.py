@@ -37,6 +37,7 @@ from tfjac.optimizers.loop.attempt import (
     report_of,
     within,
 )
+from tfjac.optimizers.loop.beside import shares_of
 from tfjac.optimizers.loop.method import Method
 from tfjac.optimizers.loop.records import Attempt, Leeway, Report, State, chosen
 from tfjac.optimizers.loop.residual_curvature import Curved, Secant
@@ -82,6 +83,7 @@ class Step(NamedTuple):
         num_residuals: how many residuals there were, an integer or a scalar int32 tensor.
         looked: scalar bool, whether it was proposed and not tried: see `Restrictions`.
         refused: the `State` to go on with where the step, which was kept, is taken back.
+        shares: `[p]`, `shares_of` where it started; for a minimisation.
     """
 
     state: State
@@ -90,6 +92,7 @@ class Step(NamedTuple):
     num_residuals: int | Tensor
     looked: Tensor
     refused: State
+    shares: Tensor | tuple[()] = ()
 
 
 def take_step(objective: Objective, state: State, method: Method, restrictions: Restrictions | None = None) -> Step:
@@ -116,7 +119,7 @@ def take_step(objective: Objective, state: State, method: Method, restrictions: 
     ways = [partial(_taken, solver, start, method, restrictions) for solver in solvers]
     num_rows = start.model.num_rows
     one = ways[0]() if len(ways) == 1 else tf.switch_case(index(tf.cast(num_rows, tf.float64)), ways)
-    return Step(one.state, one.report, sizes, num_rows, one.looked, one.refused)
+    return Step(one.state, one.report, sizes, num_rows, one.looked, one.refused, one.shares)
 
 
 class Start(NamedTuple):
@@ -127,6 +130,7 @@ class Start(NamedTuple):
         model: its `LinearModel` in the parameters that are free.
         whole: the same in all parameters.
         free: `[p]`, bool, which are free; None for all.
+        slope: `[p]`, the gradient in all parameters, where not all are free.
         state: the `State` that the step before handed on.
     """
 
@@ -134,6 +138,7 @@ class Start(NamedTuple):
     model: LinearModel
     whole: LinearModel
     free: Tensor | None
+    slope: Tensor | None
     state: State
 
     @classmethod
@@ -141,9 +146,10 @@ class Start(NamedTuple):
         """Return the start of a step from where the variables are."""
         model: LinearModel = objective.linearise(allowed if method.gram_dtype is None else allowed.halved())
         if box is None:
-            return cls(objective, model, model, None, state)
-        free = box.free(objective.position(objective.values()), model.gradient())
-        return cls(objective, FreeLinearisation(model, free), model, free, state)
+            return cls(objective, model, model, None, None, state)
+        slope = model.gradient()
+        free = box.free(objective.position(objective.values()), slope)
+        return cls(objective, FreeLinearisation(model, free), model, free, slope, state)
 
 
 class End(NamedTuple):
@@ -153,6 +159,7 @@ class End(NamedTuple):
     report: Report
     looked: Tensor
     refused: State
+    shares: Tensor | tuple[()]
 
 
 def _taken(solver: Solver, start: Start, method: Method, restrictions: Restrictions) -> End:
@@ -293,7 +300,10 @@ class Stepper:
             )
         kept, refused = self._secants(last)
         after = chosen(self._point.usable, State(last.state, scaling, kept), before)
-        return End(after, self._report(last, effective), last.looked, State(last.refused, scaling, refused))
+        shares: Tensor | tuple[()] = ()
+        if self._restrictions.looks is not None:
+            shares = shares_of(self._point.columns, self._objective.cost, self._start.slope, self._start.free)
+        return End(after, self._report(last, effective), last.looked, State(last.refused, scaling, refused), shares)
 
     def _secants(self, last: Attempt) -> tuple[Secant | tuple[()], Secant | tuple[()]]:
         """Return the `Secant` after the `last` attempt, and where that is taken back."""

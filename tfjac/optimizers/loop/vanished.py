@@ -6,11 +6,6 @@ the cost itself, on both sides of the point, along each principal direction of i
 not do: in a narrow valley between them the cost rises along each axis, far from the end of the valley. It takes some
 evaluations, and is asked for only if no step lowered the cost.
 
-Where J is zero to begin with, as of x² − 1 at zero, or of a·b at zeros, the gradient is zero as well, and all tests of
-convergence are met at a maximum or a saddle point. There the cost is looked at along each of these parameters, if there
-are not too many, and along a few random directions: next to a saddle of two parameters every second one leads down.
-That takes no JᵀJ, and so problems of any size are looked at.
-
 All of it is of n problems at once, each by itself; of one problem n is one.
 """
 
@@ -22,23 +17,14 @@ import tensorflow as tf
 from tfjac.graph import while_loop
 from tfjac.ops import damped_solve
 from tfjac.optimizers.conditions.bounds import Box
+from tfjac.optimizers.conditions.equality import Equality
 from tfjac.optimizers.contracts import Objective
+from tfjac.optimizers.loop.beside import MOST, ROUNDINGS, Beside, falls_beside, shares_of, unseen
 from tfjac.optimizers.loop.converge import Tolerances
-from tfjac.optimizers.loop.records import Outcome
-from tfjac.optimizers.statuses import Status
 from tfjac.types import Function, Tensor
-
-_MOST = 64
-"""Parameters that are looked at."""
 
 _LARGEST = 2**24
 """Numbers of a J, or of a JᵀJ, of a problem whose vanished columns are looked for."""
-
-_ROUNDINGS = 64
-"""Rounding errors of the cost that a rise, or a fall, must exceed."""
-
-_DRAWS = 8
-"""Random directions along which the cost is looked at: one saddle of two parameters in 256 is not seen."""
 
 
 class Place(NamedTuple):
@@ -46,7 +32,7 @@ class Place(NamedTuple):
 
     Attributes:
         cost: `[n]`, F.
-        gram: `[n, p, p]`, JᵀJ + Λ; for `falls_beside` anything.
+        gram: `[n, p, p]`, JᵀJ + Λ.
         gradient: `[n, p]`, ∇F.
         reach: `[n, p]`, how large each parameter has been: what it is, or by how much it has moved, if that is more.
         free: `[n, p]`, bool: which parameters may move.
@@ -64,94 +50,62 @@ def sees_vanished(rows: float, parameters: int) -> bool:
     return parameters * max(rows, parameters) <= _LARGEST
 
 
-def is_doubtful(outcome: Outcome, start: Tensor, end: Tensor, box: Box | tuple[()]) -> Tensor:
-    """Return whether a place where the gradient is zero may be no minimum, `[n]`, or a scalar, bool.
-
-    It may be none if there are parameters that have never moved, as J may not see them, and others have, or those are
-    zero, or the gradient is zero to the last bit. A start at a minimum is none of these, and is not looked at.
-
-    Args:
-        outcome: an `Outcome` of n problems, or of one.
-        start, end: `[n, p]`, or `[p]`: what the variables held before the first step, and hold now.
-        box: a `Box` that they stay in, or an empty tuple.
-    """
-    stays = tf.equal(start, end)
-    moved = tf.reduce_any(~stays, axis=-1)
-    if box:
-        stays &= box.lower < box.upper
-    unseen = moved | tf.reduce_any(stays & tf.equal(end, 0), axis=-1) | tf.equal(outcome.gradient_norm, 0)
-    ended = tf.equal(outcome.status, int(Status.GRADIENT_TOLERANCE)) & (outcome.cost > 0)
-    return ended & tf.reduce_any(stays, axis=-1) & unseen
-
-
-def vanished_of_one(
-    objective: Objective, box: Box | None, start: list[Tensor], limits: Tolerances, rows: float
-) -> tuple[Tensor, Tensor]:
-    """Return what `vanished_at_minimum` says of one problem, `[p]`, and `falls_beside`, a scalar, where variables are.
-
-    They come back there. Of a problem that is too large no column is said to have vanished.
+class Surroundings:
+    """The cost around the point where the variables of one problem are; they come back there.
 
     Args:
         objective: an `Objective`.
         box: a `Box` that the variables stay in, or None.
-        start: list of tensors, what they held before the first step.
-        limits: `Tolerances`.
-        rows: how many residuals there are, infinity where that is open.
+        equality: an `Equality` that they fulfil, or None.
+        moved, reach: `[p]`, what `Coordinates.travelled` says of the way from where they started.
     """
-    values, model = objective.values(), objective.linearise()
-    position = objective.position(values)
-    is_small = sees_vanished(rows, position.shape[0])
-    gram, gradient = model.gram_and_gradient() if is_small else (tf.zeros([]), model.gradient())
-    moved = tf.abs(position - objective.position(start))
-    reach = tf.maximum(tf.abs(objective.magnitude(values)), moved)
-    everywhere = tf.ones_like(position, tf.bool)
-    free, may_move = (everywhere,) * 2 if box is None else (box.free(position, gradient), box.lower < box.upper)
 
-    def cost_at(change: Tensor) -> Tensor:
-        if box is None:
-            objective.move(values, change[0])
+    def __init__(
+        self, objective: Objective, box: Box | None, equality: Equality | None, moved: Tensor, reach: Tensor
+    ) -> None:
+        self._objective, self._box, self._equality, self._moved, self._reach = objective, box, equality, moved, reach
+        self._values, self._model = objective.values(), objective.linearise()
+        self._position = objective.position(self._values)
+
+    def cost_at(self, change: Tensor) -> Tensor:
+        """Return F, `[1]`, where the parameters change by `[1, p]`, or by what their conditions leave of it."""
+        position = self._position + change[0]
+        if self._equality is not None:
+            position = self._equality.project(position)
+        if self._box is not None:
+            position = self._box.project(position)
+        if self._box is None and self._equality is None:
+            self._objective.move(self._values, change[0])
         else:
-            objective.move_to(values, box.project(position + change[0]))
-        cost = objective.evaluate()
-        objective.restore_unless(tf.constant(False), values)
+            self._objective.move_to(self._values, position)
+        cost = self._objective.evaluate()
+        self._objective.restore_unless(tf.constant(False), self._values)
         return cost[None]
 
-    known = objective.cost, gram, gradient, reach, free
-    place = Place._make(tf.convert_to_tensor(each)[None] for each in known)
-    falls = falls_beside(place._replace(free=(may_move & tf.equal(moved, 0))[None]), cost_at)[0]
-    if not is_small:
-        return tf.zeros_like(free), falls
-    held = place._replace(gram=place.gram + tf.linalg.diag(model.prior.precision))
-    return vanished_at_minimum(held, cost_at, limits)[0], falls
+    def vanished(self, limits: Tolerances) -> Tensor:
+        """Return what `vanished_at_minimum` says, `[p]`."""
+        gram, gradient = self._model.gram_and_gradient()
+        gram += tf.linalg.diag(self._model.prior.precision)
+        place = self._objective.cost, gram, gradient, self._reach, self._free(gradient)
+        return vanished_at_minimum(Place._make(map(_alone, place)), self.cost_at, limits)[0]
+
+    def falls(self) -> Tensor:
+        """Return what `falls_beside` says, a scalar bool."""
+        gradient, columns = self._model.gradient(), self._model.diagonal() + self._model.prior.precision
+        given = columns, self._objective.cost, gradient
+        shares, known = shares_of(*given, self._free(gradient)), shares_of(*given, None)
+        asked = unseen(shares, self._moved, self._reach, self._box)
+        place = self._objective.cost, known, self._reach, asked, tf.where(shares > known, tf.sign(gradient), 0)
+        return falls_beside(Beside._make(map(_alone, place)), self.cost_at)[0]
+
+    def _free(self, gradient: Tensor) -> Tensor:
+        everywhere = tf.ones_like(self._position, tf.bool)
+        return everywhere if self._box is None else self._box.free(self._position, gradient)
 
 
-def falls_beside(place: Place, cost_at: Function) -> Tensor:
-    """Return whether F falls nearby, `[n]`, if those of the free parameters move that have no gradient.
-
-    Args:
-        place: a `Place`; its free parameters are those that may move, and never have.
-        cost_at: as of `vanished_at_minimum`.
-    """
-    dtype, count = place.cost.dtype, place.reach.shape[1]
-    epsilon = np.finfo(dtype.as_numpy_dtype).eps
-    moves = place.free & tf.equal(place.gradient, 0)
-    usual = tf.reduce_max(place.reach, axis=1, keepdims=True)
-    unit = tf.where(place.reach > 0, place.reach, tf.where(usual > 0, usual, 1))
-    sizes = tf.constant([side * epsilon**power for power in (0.25, 0.125) for side in (1, -1)], dtype)
-    limit = place.cost - _ROUNDINGS * epsilon * tf.abs(place.cost)
-    alone = count if count <= _MOST else 0
-
-    def direction(index: Tensor) -> Tensor:
-        drawn = tf.sign(tf.random.stateless_uniform([count], [0, index], -1, 1, dtype))
-        return tf.where(index < alone, tf.one_hot(index, count, dtype=dtype), drawn)
-
-    def one_more(index: Tensor, falls: Tensor) -> tuple[Tensor, Tensor]:
-        change = sizes[index % 4] * direction(index // 4)
-        return index + 1, falls | (cost_at(tf.where(moves, unit * change, 0)) < limit)
-
-    last = tf.where(tf.reduce_any(moves), 4 * (alone + _DRAWS), 0)
-    start = tf.constant(0), tf.zeros_like(place.cost, tf.bool)
-    return while_loop(lambda index, falls: (index < last) & ~tf.reduce_all(falls), one_more, start)[1]
+def _alone(array: Tensor) -> Tensor:
+    """Return what is known of one problem as that of n, `[1, ...]`."""
+    return tf.convert_to_tensor(array)[None]
 
 
 def vanished_at_minimum(place: Place, cost_at: Function, limits: Tolerances) -> Tensor:
@@ -170,7 +124,7 @@ def vanished_at_minimum(place: Place, cost_at: Function, limits: Tolerances) -> 
     small = place.free & (norms * place.reach <= np.sqrt(limits.gradient) * norm)
     sides, others = small & (norms > 0), place.free & ~small
     finite = tf.math.is_finite(place.cost) & tf.reduce_all(tf.math.is_finite(norms), axis=1) & (norm[:, 0] > 0)
-    few = tf.math.count_nonzero(small, axis=1) <= _MOST
+    few = tf.math.count_nonzero(small, axis=1) <= MOST
     asked = finite & few & tf.reduce_any(sides, axis=1) & _rest(place, others, norms, norm, limits)
     looked = sides & asked[:, None]
     nothing = tf.zeros_like(asked)
@@ -205,7 +159,7 @@ class _Sides:
     """
 
     def __init__(self, place: Place, cost_at: Function, looked: Tensor) -> None:
-        self._place, self._cost_at, self.count = place, cost_at, min(looked.shape[1], _MOST)
+        self._place, self._cost_at, self.count = place, cost_at, min(looked.shape[1], MOST)
         wanted = tf.cast(tf.reduce_any(looked, axis=0), tf.int32)
         _, columns = tf.math.top_k(wanted, self.count)
         self._columns = tf.one_hot(columns, looked.shape[1], dtype=place.cost.dtype)
@@ -239,7 +193,7 @@ def _is_lowest(place: Place, cost_at: Function, looked: Tensor) -> Tensor:
     vectors, epsilon = _principal(sides, dtype), np.finfo(dtype.as_numpy_dtype).eps
     counts = tf.reduce_sum(tf.square(tf.where(sides.looked[:, :, None], vectors, 0)), axis=1) > 0.5
     parts = tf.constant([epsilon**0.25, epsilon**0.125, 1], dtype)
-    rounding = _ROUNDINGS * epsilon * tf.abs(place.cost)
+    rounding = ROUNDINGS * epsilon * tf.abs(place.cost)
 
     def one_more(index: Tensor, verdict: Tensor) -> tuple[Tensor, Tensor]:
         column, part = index // 3, parts[index % 3]

@@ -24,6 +24,7 @@ from tfjac.optimizers.loop.attempt import (
     report_of,
     within,
 )
+from tfjac.optimizers.loop.beside import shares_of
 from tfjac.optimizers.loop.converge import (
     Stretch,
     Tolerances,
@@ -115,6 +116,13 @@ class Fits(NamedTuple):
     def gradient_norm(self) -> Tensor:
         """Max |g| over the parameters that are free, `[n]`."""
         return largest(_free(self)[0].gradient)
+
+    @property
+    def shares(self) -> Tensor:
+        """`shares_of` each, `[n, p]`."""
+        here, columns = self.here, tf.linalg.diag_part(self.here.gram)
+        free = self.box.free(self.values, here.gradient) if self.box else None
+        return shares_of(columns, here.cost, here.gradient, free)
 
 
 def attempt(fits: Fits, linearise: Function, method: Method, limits: Tolerances, max_steps: Tensor) -> Fits:

@@ -28,11 +28,13 @@ class Found(NamedTuple):
     Attributes:
         values: `[B, p]`, their parameters.
         outcome: an `Outcome` without `x`.
+        shares: `[B, p]`, `shares_of` there.
         vanished: `[B, p]`, bool: which columns of J have vanished at a minimum; an empty tuple where that is not known.
     """
 
     values: tf.Tensor
     outcome: Outcome
+    shares: tf.Tensor
     vanished: tf.Tensor | tuple[()] = ()
 
 
@@ -152,7 +154,8 @@ class Pool:
         """Return a `Found` of zeros with one row more than there are fits."""
         real, number = tf.zeros([self._count + 1], self._values.dtype), tf.zeros([self._count + 1], tf.int32)
         outcome = Outcome._make([(), real, real, *[number] * 4, real])
-        return Found(tf.zeros([self._count + 1, self._values.shape[1]], self._values.dtype), outcome)
+        vectors = tf.zeros([self._count + 1, self._values.shape[1]], self._values.dtype)
+        return Found(vectors, outcome, vectors)
 
 
 def num_fits(values: Tensor) -> int | Tensor:
@@ -174,5 +177,5 @@ def _noted(found: Found, fits: Fits) -> Found:
     nowhere = tf.shape(found.values)[0] - 1
     outcome = fits.outcome._replace(cost=fits.here.cost, gradient_norm=fits.gradient_norm).in_units(fits.unit)
     rows = tf.where(fits.running, nowhere, fits.index)[:, None]
-    noted = Found(fits.values, outcome)
+    noted = Found(fits.values, outcome, fits.shares)
     return tf.nest.map_structure(lambda old, new: tf.tensor_scatter_nd_update(old, rows, new), found, noted)

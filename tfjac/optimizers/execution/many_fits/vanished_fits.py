@@ -8,8 +8,9 @@ from tfjac.graph import while_loop
 from tfjac.optimizers.conditions.bounds import Box
 from tfjac.optimizers.execution.many_fits.fit_objective import FitObjective
 from tfjac.optimizers.execution.many_fits.pool import FitData, Found
+from tfjac.optimizers.loop.beside import Beside, falls_beside, shares_of, unseen
 from tfjac.optimizers.loop.converge import Tolerances
-from tfjac.optimizers.loop.vanished import Place, falls_beside, is_doubtful, vanished_at_minimum
+from tfjac.optimizers.loop.vanished import Place, vanished_at_minimum
 from tfjac.optimizers.statuses import Status
 from tfjac.types import Tensor
 
@@ -33,7 +34,7 @@ class VanishedFits:
     def told(self, found: Found, at_once: int | Tensor, limits: Tolerances) -> Found:
         """Return what fits `Found`: those that have stalled at such a minimum have converged.
 
-        Those that have converged where J is zero, and the cost falls next to it, are at no minimum.
+        Those that have converged where the cost falls beside them are at no minimum.
 
         Args:
             found: a `Found`.
@@ -41,7 +42,8 @@ class VanishedFits:
             limits: `Tolerances`.
         """
         stalled, count = tf.equal(found.outcome.status, int(Status.STALLED)), tf.shape(found.values)[0]
-        asked = stalled | is_doubtful(found.outcome, self._start, found.values, self._box)
+        doubts = unseen(found.shares, *_travelled(self._start, found.values), self._box)
+        asked = stalled | (found.outcome.success & tf.reduce_any(doubts, axis=1))
         order = tf.argsort(tf.cast(~asked, tf.int32), stable=True) if self._in_turn else tf.range(count)
         number = tf.math.count_nonzero(asked, dtype=tf.int32)
 
@@ -80,14 +82,22 @@ class VanishedFits:
         data, one = self._data.among_shared(self._data.rows(index)), tf.ones_like(values[:, 0])
         here, unit = self._objective.linearise(values, data, one, tf.ones_like(one, tf.bool))
         box: Any = self._box and Box(*(tf.gather(side, index) for side in self._box))
-        everywhere = tf.ones_like(values, tf.bool)
-        free, moves = (box.free(values, here.gradient), box.lower < box.upper) if box else (everywhere, everywhere)
-        reach = tf.maximum(tf.abs(values), tf.abs(values - start))
+        free = box.free(values, here.gradient) if box else tf.ones_like(values, tf.bool)
+        moved, reach = _travelled(start, values)
 
         def cost_at(change: Tensor) -> Tensor:
             end = box.project(values + change) if box else values + change
             return self._objective.costs(end, data, unit)
 
+        given = tf.linalg.diag_part(here.gram), here.cost, here.gradient
+        shares, known = shares_of(*given, free), shares_of(*given, None)
+        doubts = unseen(shares, moved, reach, box) & (asked & ~stalled)[:, None]
+        beside = Beside(here.cost, known, reach, doubts, tf.where(shares > known, tf.sign(here.gradient), 0))
         place = Place(here.cost, here.gram, here.gradient, reach, free & (asked & stalled)[:, None])
-        beside = place._replace(free=moves & tf.equal(values, start) & (asked & ~stalled)[:, None])
         return vanished_at_minimum(place, cost_at, limits), falls_beside(beside, cost_at)
+
+
+def _travelled(start: Tensor, end: Tensor) -> tuple[Tensor, Tensor]:
+    """Return by how much parameters have moved, and how large they have been; see `Coordinates.travelled`."""
+    moved = tf.abs(end - start)
+    return moved, tf.maximum(moved, tf.abs(end))

@@ -1,0 +1,169 @@
+"""Maxima and saddle points: all tests of convergence are met there, too, and the cost falls beside them.
+
+A fit is there if it starts there, to all digits or to a few, or where a bound takes away what other parameters act by.
+J of x² − 1 is zero at zero; the cosine of r and J of sin(t + v) − sin(t) is zero at v = π; the phase of a sine whose
+amplitude a bound holds at zero is free, and turned by half a circle the amplitude would grow. So parameters along which
+the steps have tried no other residuals are looked at: along each of them, if there are not too many, and along a few
+random directions, as next to a saddle of two parameters every second one leads down. There the cost is taken on both
+sides, at two distances. It must fall on the mean of both sides, and so by curvature, and at the farther ones by more:
+rounding and noise of the residuals do not. That takes no JᵀJ, and so problems of any size are looked at.
+
+All of it is of n problems at once, each by itself; of one problem n is one.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from tfjac.graph import while_loop
+from tfjac.optimizers import arrays
+from tfjac.optimizers.conditions.bounds import Box
+from tfjac.types import Function, Tensor
+
+MOST = 64
+"""Parameters that are looked at one by one."""
+
+ROUNDINGS = 64
+"""Rounding errors of the cost that a rise, or a fall, must exceed."""
+
+_DRAWS = 8
+"""Random directions along which the cost is looked at: one saddle of two parameters in 256 is not seen."""
+
+_TRIED = 1e-2
+"""A parameter that has not changed r by this part of ‖r‖ was not tried by the steps."""
+
+_OF_RESIDUALS = 16
+"""Rounding errors of the parameters that those of residuals may be as large as."""
+
+_FARTHER = 4
+"""So many times as far away the cost is taken once more, and must have fallen by still more times as much."""
+
+
+def shares_of(columns: Tensor, cost: Tensor, gradient: Tensor | None, free: Tensor | None) -> Tensor:
+    """Return ‖Jⱼ‖²/‖r‖², `[n, p]`, or `[p]`; infinite for parameters that a bound holds against the gradient.
+
+    Args:
+        columns: `[n, p]`, diag(JᵀJ + Λ).
+        cost: `[n]`, F.
+        gradient: `[n, p]`, ∇F.
+        free: `[n, p]`, bool, what `Box.free` says; None where no bound counts.
+    """
+    shares = columns / (2 * arrays.absolute(cost))[..., None]
+    return shares if free is None else arrays.where(free | arrays.equal(gradient, 0), shares, np.inf)
+
+
+def unseen(shares: Tensor, moved: Tensor, reach: Tensor, box: Box | tuple[()] | None) -> Tensor:
+    """Return along which parameters the steps have tried no other residuals, `[n, p]` or `[p]`, bool.
+
+    They moved by too little to change r by a hundredth; if there are many, by rounding. None if F is mere rounding.
+
+    Args:
+        shares: see `shares_of`.
+        moved: `[n, p]`, by how much the parameters have moved.
+        reach: `[n, p]`, how large each has been.
+        box: a `Box` that they stay in; an empty tuple or None without one.
+    """
+    epsilon = float(arrays.finfo(shares).eps)
+    least = _TRIED if shares.shape[-1] <= MOST else epsilon**0.75
+    known = tf.where(tf.math.is_finite(shares), shares, 0)
+    size = tf.reduce_sum(known * tf.square(reach), axis=-1, keepdims=True)
+    found = (tf.square(moved) * shares <= least**2) & (size * (_OF_RESIDUALS * epsilon) ** 2 < 1)
+    return found & (box.lower < box.upper) if box else found
+
+
+class Beside(NamedTuple):
+    """Where n problems ended.
+
+    Attributes:
+        cost: `[n]`, F.
+        shares: `[n, p]`, ‖Jⱼ‖²/‖r‖².
+        reach: `[n, p]`, how large each parameter has been.
+        asked: `[n, p]`, bool: those that are `unseen`.
+        inward: `[n, p]`, for parameters that a bound holds the sign of the gradient, which points inward; else zero.
+    """
+
+    cost: tf.Tensor
+    shares: tf.Tensor
+    reach: tf.Tensor
+    asked: tf.Tensor
+    inward: tf.Tensor
+
+
+def falls_beside(place: Beside, cost_at: Function) -> Tensor:
+    """Return whether F falls nearby, `[n]`.
+
+    Args:
+        place: a `Beside`.
+        cost_at: function from a change of the parameters, `[n, p]`, to F there, `[n]`.
+    """
+    trials, asked = _Trials(place), tf.reduce_any(place.asked, axis=1)
+
+    def one_more(index: Tensor, falls: Tensor) -> tuple[Tensor, Tensor]:
+        changes = trials.changes(index)
+
+        def one_cost(side: Tensor, costs: Tensor) -> tuple[Tensor, Tensor]:
+            return side + 1, tf.tensor_scatter_nd_update(costs, [[side]], cost_at(changes[side])[None])
+
+        nothing = tf.zeros([4, tf.shape(falls)[0]], place.cost.dtype)
+        _, costs = while_loop(lambda side, _: side < 4, one_cost, (tf.constant(0), nothing))
+        return index + 1, falls | (asked & trials.fall(index, costs))
+
+    start = tf.constant(0), tf.zeros_like(asked)
+    return while_loop(lambda index, falls: (index < trials.count) & tf.reduce_any(asked & ~falls), one_more, start)[1]
+
+
+class _Trials:
+    """Four places each beside n problems: to both sides, at two distances; or at random, what bounds hold moved inward.
+
+    The unit of a parameter is what would change r by ‖r‖, or if its column is zero, how large it has been: then sizes
+    of all magnitudes are tried, if there are not too many.
+
+    Attributes:
+        count: scalar, how many there are.
+    """
+
+    def __init__(self, place: Beside) -> None:
+        self._place, self._width = place, place.reach.shape[1]
+        self._zero, self._held = tf.equal(place.shares, 0), tf.not_equal(place.inward, 0)
+        few, self._epsilon = self._width <= MOST, np.finfo(place.cost.dtype.as_numpy_dtype).eps
+        self._alone = self._width if few else 0
+        none, some = place.asked & self._zero, place.asked & ~self._zero
+        several, any_none = (1 if few else 0), tf.reduce_any(none)
+        flags = [tf.reduce_any(tf.math.count_nonzero(each, axis=1) > several) for each in (none, some)]
+        flags += [any_none & tf.reduce_any(self._held)]
+        wanted = tf.concat([tf.reduce_any(place.asked, axis=0)[: self._alone], tf.repeat(flags, _DRAWS)], axis=0)
+        self._order = tf.argsort(tf.cast(~wanted, tf.int32), stable=True)
+        powers = sorted(range(-8, 9), key=lambda k: abs(k - 1.5)) if few else [2, 1]
+        self._sizes = tf.where(any_none, len(powers), 3)
+        self.count = self._sizes * tf.math.count_nonzero(wanted, dtype=tf.int32)
+        self._scan = self._powers(powers + [3] * (3 - len(powers)))
+        self._small = self._powers([1, 2] + [3] * (len(powers) - 2))
+
+    def _powers(self, eighths: list[int]) -> Tensor:
+        return tf.constant([self._epsilon ** (k / 8) for k in eighths], self._place.cost.dtype)
+
+    def changes(self, index: Tensor) -> Tensor:
+        """Return the changes of the parameters that lead there, `[4, n, p]`."""
+        number, size, place = self._order[index // self._sizes], index % self._sizes, self._place
+        dtype, kind = place.cost.dtype, (number - self._alone) // _DRAWS
+        drawn = tf.random.stateless_uniform([4, 1, self._width], [0, index], -1, 1, dtype)
+        alone = number < self._alone
+        direction = tf.where(alone, tf.one_hot(number, self._width, dtype=dtype), tf.sign(drawn[0, 0]))
+        moves = place.asked & (alone | tf.equal(self._zero, tf.equal(kind, 0)))
+        natural = tf.math.rsqrt(tf.where(self._zero, tf.ones_like(place.shares), place.shares))
+        usual = tf.reduce_max(place.reach, axis=1, keepdims=True)
+        unit = tf.where(place.reach > 0, place.reach, tf.where(usual > 0, usual, tf.ones_like(usual)))
+        step = tf.where(self._zero, unit * self._scan[size], natural * self._small[size])
+        both = tf.where(moves, direction * step, 0) * tf.constant([[[1]], [[-1]], [[_FARTHER]], [[-_FARTHER]]], dtype)
+        turned = tf.where(place.asked & self._zero, _FARTHER * tf.maximum(place.reach, 1) * drawn, 0)
+        turned += tf.where(self._zero, 0 * place.inward, place.inward * natural * self._small[0])
+        return tf.where(kind < 2, both, turned)
+
+    def fall(self, index: Tensor, costs: Tensor) -> Tensor:
+        """Return whether F falls there, `[n]`; `costs`: `[4, n]`."""
+        number, cost = self._order[index // self._sizes], self._place.cost
+        near, far = (cost - (costs[k] + costs[k + 1]) / 2 for k in (0, 2))
+        both = (near > ROUNDINGS * self._epsilon * tf.abs(cost)) & (far > (_FARTHER + 1) * near)
+        gain = cost - tf.reduce_min(costs, axis=0)
+        return tf.where(number < self._alone + 2 * _DRAWS, both, gain > self._epsilon**0.25 * tf.abs(cost))
