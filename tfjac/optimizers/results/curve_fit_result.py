@@ -105,6 +105,7 @@ class CurveFitResult(LeastSquaresResult):
         try:
             covariance = statistics.covariance()
             statistics.refuse_undetermined()
+            self._warn_of_run_off(covariance)
             return covariance
         except ValueError as error:
             warn(f"tfjac.curve_fit: {error}")

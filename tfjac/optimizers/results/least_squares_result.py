@@ -14,7 +14,7 @@ from tfjac.arguments import positive
 from tfjac.optimizers.conditions.manifolds import Manifold
 from tfjac.optimizers.results.history import History
 from tfjac.optimizers.results.manifold_normals import normals_of
-from tfjac.optimizers.results.meaningless import without_meaning
+from tfjac.optimizers.results.meaningless import reach_of, warn_of_run_off, without_meaning
 from tfjac.optimizers.results.not_finite import not_finite
 from tfjac.optimizers.results.scipy_names import SciPyNames
 from tfjac.optimizers.results.statistics import Statistics, correlation_of, plane_across
@@ -259,7 +259,13 @@ class LeastSquaresResult(SciPyNames):
         """
         covariance = self.statistics.covariance()
         self.statistics.refuse_undetermined()
+        self._warn_of_run_off(covariance)
         return covariance
+
+    def _warn_of_run_off(self, covariance: Array) -> None:
+        """Warn of parameters that have run off, see `run_off`."""
+        if not any(self._manifolds):
+            warn_of_run_off(self.parameter_names(), covariance, reach_of(self._flat(), self._start))
 
     def standard_errors(self) -> NestLike:
         """Return the standard deviations of the parameters, in the nest of `x`: roots of diag(`covariance()`)."""
