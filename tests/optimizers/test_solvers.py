@@ -11,6 +11,7 @@ from tfjac.optimizers import (
     CholeskySolver,
     ConjugateGradientSolver,
     KernelSolver,
+    LeastSquaresProblem,
     LevenbergMarquardt,
     LSMRSolver,
     NielsenDamping,
@@ -223,3 +224,17 @@ def test_auto_decides_in_the_graph_where_the_batch_is_open(examples, expected):
     system = x.T @ x + run(x).numpy() * np.eye(600)
     np.testing.assert_allclose(weight - start, -np.linalg.solve(system, x.T @ (x @ start - y)), rtol=1e-6, atol=1e-8)
     assert optimizer.solver_used == expected
+
+
+def test_the_kernel_of_dependent_columns_ends_where_misfit_is_large(rng):
+    """Residuals that no step reaches are as large as 1/λ in its weights: linear problems stalled."""
+    x = tf.Variable(tf.zeros([10], tf.float64))
+    problem = LeastSquaresProblem(lambda a, b: tf.linalg.matvec(a, x) - b, x, solver="kernel")
+    for size in (1e-3, 1.0, 1e3):
+        matrix = rng.normal(size=(50, 5)) @ rng.normal(size=(5, 10)) * 10.0 ** rng.uniform(-3, 3, 10)
+        target = size * rng.normal(size=50)
+        x.assign(rng.normal(size=10))
+        found = problem.solve(matrix, target)
+        left = matrix @ np.linalg.lstsq(matrix / 10, target / 10, rcond=1e-12)[0] - target
+        assert found.success and found.steps <= 6
+        np.testing.assert_allclose(found.cost, left @ left / 2, rtol=1e-7)

@@ -1,5 +1,7 @@
 """Minima where columns of J vanish: with one residual, the cosine of its angle with J is one wherever that is."""
 
+import warnings
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -79,11 +81,24 @@ def test_an_exponential_that_is_flat_at_its_start_has_no_finite_errors(rate):
     assert np.isinf(fit.pcov[1, 1])
 
 
+def test_parameters_that_run_off_and_undo_one_another_are_warned_of():
+    """Of a − b exp(−ct) from a wrong sign of c a straight line is what is left, of which a and b have no say."""
+    t = np.linspace(0.0, 10.0, 50)
+    y = 2.3 - 1.1 * np.exp(-0.4 * t) + 0.02 * np.sin(30 * t)
+    with pytest.warns(UserWarning, match="a with an error of .*, b with an error of"):
+        fit = tfjac.curve_fit(lambda t, a, b, c: a - b * tf.exp(-c * t), t, y, p0=[1.0, 1.0, -1.0])
+    slope, *_ = np.polyfit(t, y, 1)
+    np.testing.assert_allclose(fit.popt[1] * fit.popt[2], slope, rtol=1e-3)
+    assert min(np.sqrt(np.diag(fit.pcov))[:2] / np.abs(fit.popt[:2])) > 1e4
+
+
 def test_errors_beside_zero_and_of_large_units_are_kept():
     """A parameter that is zero but for rounding has an error; so has one of 10¹² units."""
     t = np.linspace(-1.0, 1.0, 21)
     noise = np.sin(40 * t)
-    fit = tfjac.curve_fit(lambda x, a, b, c: a + b * x + c * 1e-12 * x**2, t, 3 * t + noise, p0=[0.0, 1.0, 1e12])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fit = tfjac.curve_fit(lambda x, a, b, c: a + b * x + c * 1e-12 * x**2, t, 3 * t + noise, p0=[0.0, 1.0, 1e12])
     design = np.stack([np.ones_like(t), t, 1e-12 * t**2], axis=1)
     scale = np.array([1, 1, 1e-12])
     inverse = np.linalg.inv((design / scale).T @ (design / scale)) / scale / scale[:, None]

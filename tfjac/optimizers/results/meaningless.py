@@ -1,6 +1,6 @@
 """Errors that are without meaning: of parameters where J is what is left of a curve that has become flat.
 
-Or of parameters that have run off together, as a and b of a + b exp(ct) with c near zero, which only their sum matters of.
+Or of parameters that have run off together: of a and b of a + b exp(ct), with c near zero, only the sum matters.
 """
 
 from collections.abc import Sequence

@@ -56,6 +56,7 @@ class _Kernel(ProductSystem):
         linearisation.prior.require_one_number_per_variable("solver='kernel'")
         super().__init__(linearisation)
         self.columns, self.adjoint = linearisation.columns, linearisation.jacobian.adjoint
+        self._matvec = linearisation.jacobian.matvec
 
     def solver(self, scaling: Tensor) -> Solve:
         kernel_of = self._kernel_of(scaling)
@@ -73,9 +74,23 @@ class _Kernel(ProductSystem):
             residual = self.linearisation.residual if residual is None else residual
             damping = tf.maximum(damping, least)
             weights, solved = damped_solve(kernel, residual, ones, damping)
-            return zeros_unless(solved, -inverse * self.adjoint(weights)), solved
+            step = -inverse * self.adjoint(weights)
+            if has_more_rows is True:  # where that is known while tracing
+                step = self._refined(kernel, scaling, damping, step, residual)
+            return zeros_unless(solved, step), solved
 
         return solve
+
+    def _refined(self, kernel: Tensor, scaling: Tensor, damping: Tensor, step: Tensor, residual: Tensor) -> Tensor:
+        """Return a step with what it leaves of the normal equations solved for once more.
+
+        The residuals that no step reaches, of which there are some beside more rows than parameters, are as large as
+        1/λ in the weights, and leave their rounding in the step.
+        """
+        left = -self.adjoint(residual + self._matvec(step)) - damping * scaling * step
+        inverse = 1 / scaling
+        weights, solved = damped_solve(kernel, self._matvec(inverse * left), tf.ones_like(residual), damping)
+        return step + zeros_unless(solved, inverse * (left - self.adjoint(weights)) / damping)
 
     def _kernel_of(self, scaling: Tensor) -> Callable:
         """Return the function from M⁻¹ `[p]` to J M⁻¹ Jᵀ: a cheaper one where D is seen to be that of no parameter."""
