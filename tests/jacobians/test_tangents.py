@@ -247,6 +247,39 @@ def test_a_rule(op_type, function, shapes):
     check(function, shapes, op_type)
 
 
+T = tf.constant([0.0, 1.0, 2.0], tf.float64)
+INFINITE = {
+    "sqrt": (0, tf.sqrt),
+    "pow": (0, lambda u: u ** (1 / 3)),
+    "acos": (1, tf.acos),
+    "acosh": (1, tf.acosh),
+    "atan2": (0, lambda u: tf.atan2(u, 0 * u)),
+    "log": (0, lambda u: tf.exp(tf.math.log(u))),
+    "reciprocal": (0, lambda u: tf.exp(-tf.math.reciprocal(u))),
+    "division": (0, lambda u: 1 / (1 + 1 / u)),
+    "root of a square": (0, lambda u: tf.sqrt(u * u)),
+    "root below a limit": (0, lambda u: tf.maximum(tf.sqrt(u), 0.5)),
+    "root times a mask": (0, lambda u: tf.sqrt(u) * tf.cast(u > 0, tf.float64)),
+}
+"""Functions, and where a slope in them is infinite."""
+
+
+@pytest.mark.parametrize("name", INFINITE)
+def test_an_infinite_slope_is_that_of_its_own_parameter_alone(name):
+    at, function = INFINITE[name]
+    offsets = tf.constant([at, 0.3, 0.4], tf.float64)
+    variables = [tf.Variable(0.0, dtype=tf.float64), tf.Variable(0.7, dtype=tf.float64)]
+
+    @tf.function(autograph=False)
+    def columns():
+        a, b = map(tf.convert_to_tensor, variables)
+        return [factor.dense() for factor in forward_factors([function(a * T + offsets) + b * T], variables)]
+
+    first, second = (column.numpy().ravel() for column in columns())
+    np.testing.assert_array_equal(second, T)
+    assert first[0] == 0  # the slope meets a tangent of zero
+
+
 @pytest.mark.parametrize("function, shape", STRIDED)
 def test_strided_slices(function, shape):
     check(function, [shape], "StridedSlice")

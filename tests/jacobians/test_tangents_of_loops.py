@@ -105,6 +105,24 @@ def test_is_what_tapes_give(name):
     np.testing.assert_allclose(found, by_rows(FUNCTIONS[name]), rtol=1e-5 if "single" in name else 1e-12, atol=1e-14)
 
 
+def test_a_tank_that_runs_empty():
+    """The square root of an empty tank has an infinite slope, and nothing moves it."""
+    rate = tf.Variable([0.3], dtype=tf.float64)
+
+    def emptied():
+        body = lambda k, h: (k + 1, h - rate * tf.sqrt(tf.maximum(h, 0.0)))  # noqa: E731
+        return tf.while_loop(lambda k, _: k < 9, body, (0, tf.constant([0.5, 9.0], tf.float64)))[1]
+
+    levels, slopes = np.array([0.5, 9.0]), np.zeros(2)
+    for _ in range(9):
+        root = np.sqrt(np.maximum(levels, 0))
+        fall = np.where(root > 0, slopes / (2 * np.where(root > 0, root, 1)), 0)
+        levels, slopes = levels - 0.3 * root, slopes - root - 0.3 * fall
+    (found,) = dense_of(lambda: forward_factors([emptied()], [rate]))
+    assert levels[0] < 0 < levels[1]
+    np.testing.assert_allclose(np.ravel(found), slopes, rtol=1e-12)
+
+
 def test_one_more_loop_and_no_more():
     """The gradient of a loop would be another one for each time that it is taken."""
 

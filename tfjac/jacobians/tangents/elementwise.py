@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from tfjac.graph import slopes_of
 from tfjac.graph.op_types import SEVERAL_INPUTS, UNARY
-from tfjac.jacobians.tangents.rules import NoTangents, Step, rule
+from tfjac.jacobians.tangents.rules import NoTangents, Step, rule, times
 from tfjac.types import Tensor
 
 
@@ -30,7 +30,7 @@ def _by_slopes(step: Step) -> list[Tensor]:
     slopes = slopes_of(step.op, step.ones())
     if any(slopes[k] is None for k in step.carriers):
         raise NoTangents
-    return [_added([step.tangents[k] * slopes[k] for k in step.carriers])]
+    return [_added([times(step.tangents[k], slopes[k]) for k in step.carriers])]
 
 
 @rule("Add AddV2")
@@ -54,17 +54,14 @@ def _negative(step: Step) -> list[Tensor]:
 def _product(step: Step) -> list[Tensor]:
     x, y = step.op.inputs
     if x is y:
-        return [step.tangents[0] * (x + x)]
-    return [_added([step.aligned(k) * (y, x)[k] for k in step.carriers])]
+        return [tf.math.multiply_no_nan(step.tangents[0], x + x)]
+    return [_added([tf.math.multiply_no_nan(step.aligned(k), (y, x)[k]) for k in step.carriers])]
 
 
 @rule("RealDiv Div")
 def _quotient(step: Step) -> list[Tensor]:
-    y = step.op.inputs[1]
-    if step.carriers == [0]:
-        return [step.aligned(0) / y]
-    fall = step.aligned(1) * step.op.outputs[0]
-    return [-fall / y if step.carriers == [1] else (step.aligned(0) - fall) / y]
+    y, quotient = step.op.inputs[1], step.op.outputs[0]
+    return [_added([times(step.aligned(k), -quotient / y if k else 1 / y) for k in step.carriers])]
 
 
 @rule("AddN")
