@@ -231,3 +231,12 @@ def test_recurrent_inputs(rng):
     expected = full_jacobian(lambda: cell(x), [x])[0]
     assert_all_close(tfjac.jacobian(lambda: cell(x), x), expected, 1e-12)
     assert_all_close(in_graph(lambda x: tfjac.jacobian(cell(x), x), jit_compile=True)(x), expected, 1e-12)
+
+
+@pytest.mark.parametrize("shape", [(2, 2, 1, 2, 2), (2, 1, 1, 1, 1, 1, 1, 2)])
+def test_more_axes_than_tensorflow_broadcasts(shape, rng):
+    x = rng.normal(size=shape)
+    expected = np.diag(2 * x.ravel()).reshape(*shape, *shape)
+    source, none = tf.constant(x), tf.constant(x[:0])
+    assert_all_close(tfjac.jacobian(lambda: source**2, source), expected, 1e-12)
+    assert tfjac.jacobian(lambda: none**2, none).shape == (0, *shape[1:], 0, *shape[1:])

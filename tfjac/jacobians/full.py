@@ -13,6 +13,7 @@ from tfjac.jacobians.passes.connectedness import differentiated
 from tfjac.jacobians.passes.linearise import NoForwardMode, forward_is_less_work, over_basis, pull_back, push_forward
 from tfjac.jacobians.passes.nests import packed, shaped_like, sources_of, unconnected_choice
 from tfjac.jacobians.passes.random_cotangents import verify_blocks
+from tfjac.jacobians.shapes import product
 from tfjac.types import JacobianMode, NestLike, Sources, Tensor, Tensors, Unconnected
 
 MODES = ("auto", "reverse", "forward")
@@ -179,8 +180,10 @@ def _by_blocks(y: Tensor, sources: Sequence[Tensor], xs: list[tf.Variable | Tens
 def _spread(block: Tensor, rank: int) -> Tensor:
     """Put ∂y[n]/∂x[n] `[n, *outputs, *inputs]` on the diagonal of zeros `[n, *outputs, n, *inputs]`."""
     n, *sizes = axes(block)
-    diagonal = tf.reshape(tf.eye(n, dtype=tf.bool), [n, *[1] * (rank - 1), n, *[1] * (len(sizes) - rank + 1)])
-    return tf.where(diagonal, tf.expand_dims(block, rank), tf.zeros([], block.dtype))
+    outputs, inputs = sizes[: rank - 1], sizes[rank - 1 :]
+    merged = tf.reshape(block, [n, product(outputs), 1, product(inputs)])  # TensorFlow broadcasts no more than 8 axes
+    rows = tf.where(tf.eye(n, dtype=tf.bool)[:, None, :, None], merged, tf.zeros([], block.dtype))
+    return tf.reshape(rows, [n, *outputs, n, *inputs])
 
 
 def _reverse(y: Tensor, sources: Sequence[Tensor], xs: list[tf.Variable | Tensor], limits: Limits) -> list[Tensor]:
