@@ -17,7 +17,7 @@ from tfjac.graph import SHARED, Dependence, analyse_examples, axes, check_not_as
 from tfjac.graph.op_types import LOOPS
 from tfjac.jacobians.factors.control_flow.lists import ListCotangent
 from tfjac.jacobians.factors.control_flow.stacking import Stack
-from tfjac.jacobians.factors.control_flow.states import Loop, States, recorded_states, step_array
+from tfjac.jacobians.factors.control_flow.states import Loop, States, recorded_states, stacked, step_array
 from tfjac.jacobians.factors.control_flow.sweep import Sweep, handler
 from tfjac.jacobians.factors.forms import Factor
 from tfjac.jacobians.factors.weight_paths import columns_of_sources
@@ -169,7 +169,7 @@ def _backwards(loop: Loop, states: States, cotangents: Any, traced: Any, step: A
         tf.zeros([length], tf.bool) if step.lists[k].overwritten is None else step.lists[k].overwritten
         for k, length in zip(step.written, lengths)
     ]
-    m = axes(cotangents[0])[0] if cotangents else axes(step.lists[step.written[0]].dense)[0]
+    m = _num_outputs(cotangents, step)
     sums = [tf.zeros([m, *axes(loop.op.inputs[k])], loop.op.inputs[k].dtype) for k in step.sums]
     before, _, added, read_shapes, of_factors = traced.structured_outputs
     reads = [[step_array(part.dtype, part.shape, loop.bound) for part in pair] for pair in read_shapes]
@@ -201,6 +201,10 @@ def _backwards(loop: Loop, states: States, cotangents: Any, traced: Any, step: A
     return cotangents, marks, sums, reads, factors
 
 
+def _num_outputs(cotangents: Any, step: _Step) -> Size:
+    return axes(cotangents[0] if cotangents else step.lists[step.written[0]].dense)[0]
+
+
 def _common_shape(held: Any, step: Any) -> tf.TensorShape:
     """The shape of what is held and of what a step gives, open where one of them is; an array has none."""
     if isinstance(held, tf.TensorArray):
@@ -221,10 +225,13 @@ def _hand_over(loop: Loop, sweep: Sweep, step: Any, final: Any, lists: dict) -> 
         cotangent.set_shape([cotangent.shape[0], *op.inputs[k].shape])
         sweep.add(op.inputs[k], cotangent)
     for k, (indices, parts) in zip(step.reads, reads):
-        indices, parts = indices.stack(), parts.stack()
+        axis, sizes = loop.inside.invariant[k], [_num_outputs(cotangents, step), *parts.element_shape[1:]]
+        if sizes[2 + axis.axis] is None and (axis.outer, axis.inner) == (1, 1):
+            sizes[2 + axis.axis] = sweep.n
+        indices, parts = indices.stack(), stacked(parts, sizes)
         rank = parts.shape.rank
         moved = tf.transpose(parts, [1, 0, *range(2, rank)])
-        merged = tf.reshape(moved, [axes(moved)[0], -1, *axes(moved)[3:]])
+        merged = tf.reshape(moved, [axes(moved)[0], axes(moved)[1] * axes(moved)[2], *axes(moved)[3:]])
         sweep.add(op.inputs[k], ListCotangent(reads=[(tf.reshape(indices, [-1]), merged)]))
     weights = [weight for weight, _ in step.parts]
     with op.graph.as_default():  # which the sweep may be nested in

@@ -5,7 +5,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfjac.graph import axes, handle_shape
-from tfjac.jacobians.factors.control_flow.states import step_array
+from tfjac.jacobians.factors.control_flow.states import stacked, step_array
 from tfjac.jacobians.factors.forms import DenseFactor, Factor
 from tfjac.jacobians.shapes import Size, product
 from tfjac.types import Tensor
@@ -40,8 +40,11 @@ class Stack:
         """Return the factor of all steps."""
         if self.added_up:
             return self.factor.with_tensors(held)
+        sizes = _sizes(self.factor, {"n": self.n, "m": self.m})
         names = self.factor.axes_of_tensors()
-        return self.factor.with_tensors([_side_by_side(array, of_one) for array, of_one in zip(held, names)])
+        return self.factor.with_tensors(
+            [_side_by_side(stacked(*pair), axes) for *pair, axes in zip(held, sizes, names)]
+        )
 
 
 def of_static_columns(factor: Factor, weight: Tensor) -> Factor:
@@ -68,13 +71,14 @@ def of_static_columns(factor: Factor, weight: Tensor) -> Factor:
 
 def zeros_like(factor: Factor, n: Size, m: Size) -> Factor:
     """Return a factor like `factor`, of zeros, in the current graph, for n and m; an open number t becomes 1."""
-    known = {"n": n, "m": m}
-    shapes = [
-        [known.get(name, 1 if size is None else size) for name, size in sizes.items()]
-        for sizes in factor.sizes_of_tensors()
-    ]
+    shapes = [[1 if size is None else size for size in sizes] for sizes in _sizes(factor, {"n": n, "m": m})]
     zeros = [tf.zeros(shape, tensor.dtype) for shape, tensor in zip(shapes, factor.tensors())]
     return factor.with_tensors(zeros)
+
+
+def _sizes(factor: Factor, known: dict[str, Size]) -> list[list[Size | None]]:
+    """Return the sizes of the tensors of a factor, of which some are known by the names of their axes."""
+    return [[known.get(name, size) for name, size in sizes.items()] for sizes in factor.sizes_of_tensors()]
 
 
 def shaped_like(factor: Factor, given: Factor) -> Factor:
@@ -83,12 +87,12 @@ def shaped_like(factor: Factor, given: Factor) -> Factor:
     return given.with_tensors([tf.ensure_shape(tensor, inside.shape) for tensor, inside in pairs])
 
 
-def _side_by_side(array: Any, names: str) -> Tensor:
+def _side_by_side(steps: Tensor, names: str) -> Tensor:
     """Merge the steps `[step, ...]` into axis t, the step outermost; one step stands for all where there is none."""
     if "t" not in names:
-        return array.read(0)
-    stacked, position = array.stack(), names.index("t")
-    order = [*range(1, position + 1), 0, *range(position + 1, stacked.shape.rank)]
-    moved = tf.transpose(stacked, order)
+        return tf.reduce_sum(steps[:1], 0)
+    position = names.index("t")
+    order = [*range(1, position + 1), 0, *range(position + 1, steps.shape.rank)]
+    moved = tf.transpose(steps, order)
     sizes = axes(moved)
     return tf.reshape(moved, [*sizes[:position], sizes[position] * sizes[position + 1], *sizes[position + 2 :]])

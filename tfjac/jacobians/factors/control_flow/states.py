@@ -116,3 +116,15 @@ def step_array(dtype: tf.DType, shape: tf.TensorShape, bound: Size | None) -> tf
     """An array that keeps one tensor per step; it grows where the number of steps has no bound."""
     size = 0 if bound is None else bound
     return tf.TensorArray(dtype, size, dynamic_size=bound is None, clear_after_read=False, element_shape=shape)
+
+
+def stacked(array: tf.TensorArray, sizes: Sequence[Size | None]) -> Tensor:
+    """Return what an array keeps, `[step, *sizes]`; of no step, too, of which no element tells the sizes.
+
+    Args:
+        array: one by `step_array`.
+        sizes: of an element; None for those that are not known before there is one.
+    """
+    shape = [-1 if size is None else size for size in sizes]
+    steps = tf.raw_ops.TensorListStack(input_handle=array.flow, element_shape=shape, element_dtype=array.dtype)
+    return tf.ensure_shape(steps, [None, *(size if isinstance(size, int) else None for size in sizes)])
