@@ -6,7 +6,7 @@ TensorFlow's are of dense tensors of the rank of the matrix alone; that of the s
 import tensorflow as tf
 
 from tfjac.graph.facts import declare
-from tfjac.graph.gradients.mending import differentiated_as
+from tfjac.graph.gradients.mending import Gradient, differentiated_as
 from tfjac.types import Tensor
 
 
@@ -31,6 +31,13 @@ def _divided(op: tf.Operation, indices: Tensor, values: Tensor, shape: Tensor, d
     return values / _spread(indices, dense)
 
 
+def _filled(op: tf.Operation, *cotangents: Tensor) -> tuple[Tensor | None, ...]:
+    """By ops that are differentiated in their turn: TensorFlow's has no gradient."""
+    given = tf.gather(cotangents[1], op.outputs[3])
+    return None, given, None, tf.reduce_sum(cotangents[1]) - tf.reduce_sum(given)
+
+
 declare("SparseDenseCwiseAdd", gradient=differentiated_as(_added))
 declare("SparseDenseCwiseMul", gradient=differentiated_as(_multiplied))
 declare("SparseDenseCwiseDiv", gradient=differentiated_as(_divided))
+declare("RaggedFillEmptyRows SparseFillEmptyRows", gradient=Gradient(_filled))
