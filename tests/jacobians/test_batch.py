@@ -100,6 +100,50 @@ OF_ONE = {
 }
 
 
+def blocks(model, x):
+    """∂y[n]/∂x[n] of y of any rank."""
+    (jacobian,) = full_jacobian(lambda: model(x), [x])
+    return np.stack([np.take(rows, n, rows.ndim - x.shape.rank) for n, rows in enumerate(jacobian)])
+
+
+def matrices(x):
+    """Definite matrices, one for each row."""
+    return x[:, :, None] * x[:, None, :] + 5.0 * tf.eye(3, dtype=x.dtype)
+
+
+OF_MATRICES = {
+    "cholesky": lambda x: tf.linalg.cholesky(matrices(x)),
+    "trace": lambda x: tf.linalg.trace(matrices(x))[:, None],
+    "diag_part": lambda x: tf.linalg.diag_part(matrices(x), k=(-1, 1)),
+    "set_diag": lambda x: tf.linalg.cholesky(tf.linalg.set_diag(matrices(x), 9.0 + x)),
+}
+
+
+@pytest.mark.parametrize("name", OF_MATRICES)
+def test_matrices_of_an_open_batch(name, rng):
+    x = tf.constant(rng.normal(size=(2, 3)))
+    compute = tf.function(lambda x: tfjac.batch_jacobian(OF_MATRICES[name](x), x), autograph=False)
+    found = compute.get_concrete_function(tf.TensorSpec([None, 3], tf.float64))(x)
+    assert_all_close(found, blocks(OF_MATRICES[name], x), 1e-9)
+
+
+@pytest.mark.parametrize("steps", [1, 2])
+def test_a_scan_of_an_open_batch(steps, rng):
+    """Over one step, that begins with what the sequence begins with, the loop has none."""
+    x, weight = tf.constant(rng.normal(size=(2, steps, 3))), tf.Variable(rng.normal(size=(3, 3)))
+
+    def scanned(x):
+        return tf.transpose(tf.scan(lambda a, row: tf.tanh(a @ weight + row), tf.transpose(x, [1, 0, 2])), [1, 0, 2])
+
+    @tf.function(autograph=False, input_signature=[tf.TensorSpec([None, None, 3], tf.float64)])
+    def compute(x):
+        y = scanned(x)
+        return tfjac.batch_jacobian(y, x), tfjac.per_example_jacobian(y, weight)
+
+    expected = blocks(scanned, x), full_jacobian(lambda: scanned(x), [weight])[0]
+    assert_all_close(compute(x), expected, 1e-12)
+
+
 @pytest.mark.parametrize("name, eager", [*((name, True) for name in OF_ONE), ("a row by index", False)])
 def test_one_example(name, eager, rng):
     """TensorFlow captures small eager tensors as constants."""

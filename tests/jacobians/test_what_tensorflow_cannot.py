@@ -144,3 +144,39 @@ def test_sparse_with_dense(name, size, rng):
     for mode in ("reverse", "forward"):
         np.testing.assert_allclose(tfjac.jacobian(y, source, mode=mode), expected, rtol=1e-7, atol=1e-9)
     np.testing.assert_allclose(tfjac.vjp(y, source), expected.sum((0, 1)), rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize("ragged", [True, False])
+def test_rows_that_are_filled(ragged):
+    """Rows 1 and 3 of four are empty, and get the last element of x."""
+    source = tf.constant([0.3, 0.7, 0.4, 0.9], tf.float64)
+
+    def filled():
+        if ragged:
+            return tf.raw_ops.RaggedFillEmptyRows(
+                value_rowids=np.array([0, 0, 2]), values=source[:3], nrows=np.int64(4), default_value=source[3]
+            )[1]
+        places = tf.SparseTensor([[0, 0], [0, 2], [2, 1]], source[:3], [4, 3])
+        return tf.sparse.fill_empty_rows(places, source[3])[0].values
+
+    expected = np.eye(4)[[0, 1, 3, 2, 3]]
+    for mode in ("reverse", "forward"):
+        np.testing.assert_allclose(tfjac.jacobian(filled, source, mode=mode), expected, atol=1e-15)
+
+
+@pytest.mark.parametrize("align", ["RIGHT_LEFT", "LEFT_RIGHT"])
+def test_a_value_that_pads(align):
+    """One off the three diagonals of a matrix, and one at the end of the two short ones, taken out."""
+    source = tf.constant([0.3, 0.7], tf.float64)
+
+    def padded():
+        matrix = tf.linalg.diag(tf.ones([3, 4], tf.float64), k=(-1, 1), padding_value=source[0], align=align)
+        return matrix, tf.linalg.diag_part(matrix * 0.5, k=(-1, 1), padding_value=source[1], align=align)
+
+    off = np.abs(np.subtract.outer(np.arange(4), np.arange(4))) > 1
+    ends = np.zeros([3, 4])
+    ends[0, 0 if align.startswith("RIGHT") else -1] = ends[2, -1 if align.endswith("LEFT") else 0] = 1
+    for mode in ("reverse", "forward"):
+        matrix, diagonals = tfjac.jacobian(padded, source, mode=mode)
+        np.testing.assert_array_equal(matrix, np.stack([off, 0 * off], -1))
+        np.testing.assert_array_equal(diagonals, np.stack([0 * ends, ends], -1))

@@ -4,6 +4,7 @@ import tensorflow as tf
 
 from tests.rules.case import Case, N, behind, last
 from tests.rules.layer_cases import constant
+from tests.rules.move_mixing_cases import unknown_zero
 
 SHIFT = 3.0 * tf.eye(4, dtype=tf.float64)
 
@@ -69,8 +70,11 @@ MATRICES = {
     "MatrixBandPart": lambda x: tf.linalg.band_part(x, 1, 0),
     "MatrixDeterminant": lambda x: tf.linalg.det(square(x))[..., None],
     "MatrixDiagPartV3": lambda x: tf.linalg.diag_part(x, k=1),
+    "MatrixDiagPartV3 of several": lambda x: tf.linalg.diag_part(x, k=(-1, 1)),
+    "MatrixDiagV3 of several": lambda x: tf.linalg.diag(x[..., :3, :], k=(-1, 1)),
     "MatrixInverse": lambda x: tf.linalg.inv(square(x)),
     "MatrixSetDiagV3": lambda x: tf.linalg.set_diag(x, tf.sin(x[..., 0])),
+    "MatrixSetDiagV3 of several": lambda x: tf.linalg.set_diag(x, tf.sin(x[..., :3, :]), k=(-1, 1)),
     "MatrixSquareRoot": lambda x: tf.linalg.sqrtm(square(x)),
     "Qr": lambda x: tf.linalg.qr(square(x))[1],
     "SelfAdjointEigV2": lambda x: tf.linalg.eigvalsh(definite(x) + tf.linalg.diag(tf.range(4, dtype=x.dtype))),
@@ -167,6 +171,12 @@ MIXING = [
     Case("Cross", last(lambda x: tf.linalg.cross(x, tf.sin(x)))),
     Case("NthElement", lambda x: third(tf.transpose(x))[:N] + x),
     Case("MatrixDiagV3", lambda x: tf.linalg.diag(tf.reduce_sum(tf.roll(x, 1, 0), 1))),
+    Case("MatrixDiagV3 of as many diagonals as rows", lambda x: tf.linalg.diag(x, k=(-1, 1)), (N,)),
+    Case(
+        "MatrixDiagV3 of unknown diagonals",
+        lambda x: tf.ensure_shape(tf.linalg.diag(x, k=[-1, 1] + unknown_zero(x)), [N, N]),
+        (N,),
+    ),
     *(
         Case(name, function, (N,))
         for name, function in {
