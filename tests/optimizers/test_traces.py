@@ -28,9 +28,9 @@ from tfjac.optimizers.keras import levenberg_marquardt
 def traces(monkeypatch):
     """A list that grows with every minimisation, or step, that is traced."""
     made = []
-    for module, name in ((traced, "Minimisation"), (levenberg_marquardt, "take_step")):
+    for module, name in ((traced, "Evaluation"), (traced, "StepFunction"), (levenberg_marquardt, "take_step")):
         original = getattr(module, name)
-        counted = lambda *args, original=original: made.append(1) or original(*args)  # noqa: E731
+        counted = lambda *args, original=original, **options: made.append(1) or original(*args, **options)  # noqa: E731
         monkeypatch.setattr(module, name, counted)
     return made
 
