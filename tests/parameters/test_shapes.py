@@ -75,6 +75,67 @@ def test_fits_from_guesses_reach_the_truth(case):
     assert fit.chi_square <= noise @ noise * (1 + 1e-9)  # the truth is no better
 
 
+FORMS = {"step": ("linear", "erf", "logistic", "arctan"), "thermal_distribution": ("bose", "maxwell", "fermi")}
+FORMS["rectangle"] = FORMS["step"]
+# Scales that models leave without a bound; users give them one at zero.
+SCALES = {
+    "voigt": "gamma",
+    "skewed_voigt": "gamma",
+    "step": "sigma",
+    "exponential": "decay",
+    "thermal_distribution": "kt",
+}
+SHAPES = set(models.__all__) - {"BaseModel", "Model", "CompositeModel", "expression", "polynomial", "spline"}
+POSITIVE = ("exponential", "lognormal")  # x, that is
+
+
+def at_bounds():
+    """Return each model at each bound: a title, the model, x, values, the parameter, and the way inside."""
+    found = []
+    for name, form in [(each, form) for each in sorted(SHAPES) for form in FORMS.get(each, ("",))]:
+        model = getattr(models, name)(*filter(None, [form]))
+        params = model.parameters()
+        values = {each: 1.13 * (params[each].value or 0.0) + 0.07 for each in model.names}
+        ends = [(each, params[each].min, 1) for each in model.names] + [(each, params[each].max, -1) for each in values]
+        ends += [(SCALES[name], 0.0, 1)] if name in SCALES else []
+        x = np.array([0.83, 0.2, 0.41, 2.9] if name in POSITIVE else [-1.7, 0.0, 0.41, 2.9])
+        x = (x, x[::-1].copy()) if name == "gaussian_2d" else x
+        for each, end, inside in ends:
+            if np.isfinite(end):
+                found.append((f"{name} {form} at {each} = {end}", model, x, {**values, each: end}, each, inside))
+    return found
+
+
+def weighed(model, x, values):
+    """Return a sum of the curve, each place with another weight."""
+    return tf.tensordot(model(x, **values), tf.constant([1.3, -0.4, 0.7, 2.1], tf.float64), 1)
+
+
+def test_derivatives_at_bounds_are_one_sided_differences():
+    """A width of zero, γ of a cold oscillator, a fraction of one: a fit that comes there must see the way back."""
+    wrong = []
+    for title, model, x, values, name, inside in at_bounds():
+        end, step = tf.constant(values[name], tf.float64), inside * 1e-5 * max(1.0, abs(values[name]))
+        with tf.GradientTape() as tape:
+            tape.watch(end)
+            at_end = weighed(model, x, {**values, name: end})
+        away = (weighed(model, x, {**values, name: end + k * step}) for k in (1, 2, 4))
+        one, two, four = (float(each - at_end) / (k * step) for k, each in zip((1, 2, 4), away))
+        slope, truth = float(tape.gradient(at_end, end)), (8 * one - 6 * two + four) / 3
+        if not np.isclose(slope, truth, rtol=1e-4, atol=1e-4):
+            wrong.append(f"{title}: {slope} for {truth}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_a_cold_oscillator_warms_again():
+    """At gamma = 0 its curve depends on gamma at x = 0 alone."""
+    x = np.linspace(-4, 4, 17)
+    model = models.damped_harmonic_oscillator()
+    y = model(x, amplitude=3.0, center=1.2, sigma=0.8, gamma=0.4).numpy()
+    params = model.parameters(amplitude=3.0, center=1.2, sigma=0.8, gamma=1e-19)
+    np.testing.assert_allclose(model.fit(x, y, params).values["gamma"], 0.4, rtol=1e-6)
+
+
 FAR = np.concatenate([np.linspace(-12, 12, 3001), np.geomspace(1e-6, 1e6, 500)])
 
 
@@ -89,8 +150,13 @@ def test_voigts_function_against_scipys(y):
 
 def test_erfcx_and_the_gamma_ratio_in_expressions():
     for x in (-3.0, 0.0, 0.7, 30.0):
-        found = parsed("erfcx(x)").function({"x": tf.constant(x, tf.float64)})
-        np.testing.assert_allclose(found, scipy.special.erfcx(x), rtol=1e-13)
+        at = tf.constant(x, tf.float64)
+        with tf.GradientTape() as tape:
+            tape.watch(at)
+            found = parsed("erfcx(x)").function({"x": at})
+        truth = scipy.special.erfcx(x)
+        np.testing.assert_allclose(found, truth, rtol=1e-13)
+        np.testing.assert_allclose(tape.gradient(found, at), 2 * x * truth - 2 / np.sqrt(np.pi), rtol=1e-9)
     for a, b in ((0.6, 2.0), (3.0, -0.4), (200.0, 40.0)):
         found = parsed("log_gamma_ratio(a, b)").function(
             {"a": tf.constant(a, tf.float64), "b": tf.constant(b, tf.float64)}

@@ -4,14 +4,14 @@ import math
 
 import tensorflow as tf
 
-from tfjac.parameters.shapes import gaussian, positive_width
+from tfjac.parameters.shapes import gaussian, not_zero, positive_width
 from tfjac.parameters.special import erfcx, log_gamma_ratio, voigt_function
 
 
 def voigt(x, amplitude=1.0, center=0.0, sigma=1.0, gamma=1.0):
     """A Re w(z)/(σ√2π) with z = (x − μ + iγ)/(σ√2): a Gaussian convolved with a Lorentzian of half width γ."""
     width = math.sqrt(2) * positive_width(sigma)
-    return amplitude / (math.sqrt(math.pi) * width) * voigt_function((x - center) / width, gamma / width)
+    return amplitude / math.sqrt(math.pi) * voigt_function(x - center, gamma, width)
 
 
 def moffat(x, amplitude=1.0, center=0.0, sigma=1.0, beta=1.0):
@@ -56,7 +56,7 @@ def split_lorentzian(x, amplitude=1.0, center=0.0, sigma=1.0, sigma_r=1.0):
 
 def breit_wigner(x, amplitude=1.0, center=0.0, sigma=1.0, q=1.0):
     """A (qσ/2 + x − μ)²/((σ/2)² + (x − μ)²), Fano's line."""
-    half = sigma / 2
+    half = positive_width(sigma) / 2
     return amplitude * tf.square(q * half + x - center) / (tf.square(half) + tf.square(x - center))
 
 
@@ -98,9 +98,8 @@ def _skewed(line, x, center, sigma, skew):
 def doniach(x, amplitude=1.0, center=0.0, sigma=1.0, gamma=0.0):
     """A/σ^(1−γ) cos(πγ/2 + (1 − γ) arctan z)/(1 + z²)^((1−γ)/2) with z = (x − μ)/σ."""
     sigma, rest = positive_width(sigma), 1 - gamma
-    z = (x - center) / sigma
-    wave = tf.cos(math.pi / 2 * gamma + rest * tf.atan(z))
-    return amplitude * tf.pow(sigma, -rest) * wave * tf.exp(-rest / 2 * tf.math.log1p(tf.square(z)))
+    wave = tf.cos(math.pi / 2 * gamma + rest * tf.atan((x - center) / sigma))
+    return amplitude * wave * tf.pow(tf.square(sigma) + tf.square(x - center), -rest / 2)
 
 
 def damped_oscillator(x, amplitude=1.0, center=1.0, sigma=0.1):
@@ -111,9 +110,10 @@ def damped_oscillator(x, amplitude=1.0, center=1.0, sigma=0.1):
 
 def damped_harmonic_oscillator(x, amplitude=1.0, center=1.0, sigma=1.0, gamma=1.0):
     """Aσ/π (1/((x − μ)² + σ²) − 1/((x + μ)² + σ²))/(1 − exp(−x/γ)); at zero its limit."""
-    gamma, is_zero = positive_width(gamma), tf.abs(x) <= 1e-8
-    elsewhere = tf.where(is_zero, tf.ones_like(x), x)
-    ratio = tf.where(is_zero, gamma * tf.ones_like(x), -elsewhere / tf.math.expm1(-elsewhere / gamma))
+    sigma, gamma, is_zero = positive_width(sigma), positive_width(gamma), tf.equal(x, 0.0)
+    size = tf.where(is_zero, tf.ones_like(x), tf.abs(x))
+    decay = tf.where(x < 0, tf.exp(-size / gamma), tf.ones_like(x))  # of 1 − exp(−x/γ), which overflows on this side
+    ratio = tf.where(is_zero, gamma * tf.ones_like(x), -size * decay / tf.math.expm1(-size / gamma))
     pair = (tf.square(x - center) + tf.square(sigma)) * (tf.square(x + center) + tf.square(sigma))
     return amplitude * sigma / math.pi * 4 * center * ratio / pair
 
@@ -137,8 +137,7 @@ THERMAL = {"bose": bose, "maxwell": maxwell, "fermi": fermi}
 
 
 def _thermal(x, amplitude, center, kt, offset):
-    kt = tf.where(tf.equal(kt, 0), tf.constant(1e-15, tf.float64), kt)
-    below = amplitude * tf.exp(tf.minimum((x - center) / kt, tf.constant(700.0, tf.float64))) + offset
+    below = amplitude * tf.exp(tf.minimum((x - center) / not_zero(kt), tf.constant(700.0, tf.float64))) + offset
     is_pole = tf.equal(below, 0)
     return tf.where(is_pole, tf.zeros_like(below), 1 / tf.where(is_pole, tf.ones_like(below), below))
 

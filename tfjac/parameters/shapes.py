@@ -9,8 +9,13 @@ _TINY = 1e-15
 
 
 def positive_width(sigma):
-    """Return the width, at least 1e-15."""
-    return tf.maximum(sigma, tf.constant(_TINY, tf.float64))
+    """Return the width, at least 1e-15. Its derivative is one there too, so that a fit can leave the bound again."""
+    return sigma + tf.stop_gradient(tf.maximum(tf.constant(_TINY, tf.float64) - sigma, 0.0))
+
+
+def not_zero(scale):
+    """Return a scale of either sign; zero counts as 1e-15."""
+    return scale + _TINY * tf.cast(tf.equal(scale, 0.0), tf.float64)
 
 
 def gaussian(x, amplitude=1.0, center=0.0, sigma=1.0):
@@ -33,7 +38,7 @@ def pseudo_voigt(x, amplitude=1.0, center=0.0, sigma=1.0, fraction=0.5):
 
 def exponential(x, amplitude=1.0, decay=1.0):
     """A exp(−x/τ)."""
-    return amplitude * tf.exp(-x / decay)
+    return amplitude * tf.exp(-x / not_zero(decay))
 
 
 def powerlaw(x, amplitude=1.0, exponent=1.0):
@@ -71,22 +76,22 @@ def polynomial(x, **coefficients):
 
 def linear_step(x, amplitude=1.0, center=0.0, sigma=1.0):
     """A min(1, max(0, z + ½)) with z = (x − μ)/σ: a step that falls where σ is negative. So are the next three."""
-    return amplitude * tf.clip_by_value((x - center) / sigma + 0.5, tf.zeros_like(x), tf.ones_like(x))
+    return amplitude * tf.clip_by_value((x - center) / not_zero(sigma) + 0.5, tf.zeros_like(x), tf.ones_like(x))
 
 
 def erf_step(x, amplitude=1.0, center=0.0, sigma=1.0):
     """A (1 + erf z)/2."""
-    return amplitude * (1 + tf.math.erf((x - center) / sigma)) / 2
+    return amplitude * (1 + tf.math.erf((x - center) / not_zero(sigma))) / 2
 
 
 def logistic_step(x, amplitude=1.0, center=0.0, sigma=1.0):
     """A/(1 + exp(−z))."""
-    return amplitude * tf.sigmoid((x - center) / sigma)
+    return amplitude * tf.sigmoid((x - center) / not_zero(sigma))
 
 
 def arctan_step(x, amplitude=1.0, center=0.0, sigma=1.0):
     """A (½ + arctan(z)/π)."""
-    return amplitude * (0.5 + tf.atan((x - center) / sigma) / math.pi)
+    return amplitude * (0.5 + tf.atan((x - center) / not_zero(sigma)) / math.pi)
 
 
 def linear_rectangle(x, amplitude=1.0, center1=0.0, sigma1=1.0, center2=1.0, sigma2=1.0):
