@@ -169,15 +169,32 @@ def test_arguments_that_do_not_fit():
 def test_a_picture_of_the_fit():
     matplotlib.use("Agg")
     result = tfjac.curve_fit(decay, X, Y, sigma=SIGMA, absolute_sigma=True)
-    axes = tfjac.plot_fit(result, points=50)
-    curve = next(line for line in axes.lines if line.get_label() == "fit")
-    np.testing.assert_allclose(curve.get_ydata(), decay_numpy(curve.get_xdata(), *result.popt))
-    assert len(axes.collections) == 3, "error bars and two bands"
+    for axes in (tfjac.plot_fit(result, points=50), result.plot(x=[0.5, 2.0])):
+        curve = next(line for line in axes.lines if line.get_label() == "fit")
+        np.testing.assert_allclose(curve.get_ydata(), decay_numpy(curve.get_xdata(), *result.popt))
+        assert len(axes.collections) == 3, "error bars and two bands"
+    np.testing.assert_array_equal(curve.get_xdata(), [0.5, 2.0])
     with pytest.raises(TypeError, match="plot_fit draws what"):
         tfjac.plot_fit((1, 2))
     surface = tfjac.curve_fit(lambda x, a: a * x[0] * x[1], np.stack([X, X]), Y)
     with pytest.raises(ValueError, match="Only a curve y"):
         tfjac.plot_fit(surface)
+
+
+@pytest.mark.parametrize("scale", ["log", "symlog", "later"])
+def test_a_line_on_a_logarithmic_axis_follows_the_fit(scale):
+    """Between its points the line that is drawn is straight in log x."""
+    plt = pytest.importorskip("matplotlib.pyplot")
+    x = np.concatenate([[0.0], np.geomspace(1e-3, 1e2, 40)])
+    fit = tfjac.curve_fit(lambda x, a, b, c: a + (b - a) / (1 + x / c), x, 1 + 4 / (1 + x / 0.3), p0=[0.5, 4.0, 1.0])
+    axes = plt.subplots()[1]
+    axes.set_xscale("linear" if scale == "later" else scale, **({"linthresh": 1e-3} if scale == "symlog" else {}))
+    line = next(each for each in fit.plot(axes).lines if each.get_label() == "fit")
+    places = np.geomspace(1.1e-3, 99, 500)
+    seen = line.get_xdata() > 0
+    drawn = np.interp(np.log(places), np.log(line.get_xdata()[seen]), line.get_ydata()[seen])
+    np.testing.assert_allclose(drawn, 1 + 4 / (1 + places / 0.3), rtol=1e-3)
+    plt.close("all")
 
 
 def test_what_is_not_determined_is_warned_of_in_the_call():

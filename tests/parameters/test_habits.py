@@ -151,6 +151,8 @@ def test_pictures():
     assert len(alone.figure.axes) == 1 and "linear" not in [each.get_label() for each in alone.lines]
     given = plt.subplots()[1]
     assert fit.plot(axes=given) is given and len(given.figure.axes) == 1
+    parts = {each.get_label(): each for each in tfjac.plot_fit(fit, x=[1.0, 2.0]).lines}
+    np.testing.assert_allclose(parts["linear"].get_ydata(), fit.components(np.array([1.0, 2.0]))["linear"])
     plt.close("all")
 
 

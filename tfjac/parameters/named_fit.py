@@ -328,11 +328,12 @@ class NamedFit(SaysNames):
         points: int = 200,
         residuals: bool | None = None,
         components: bool = True,
+        x: ArrayLike | None = None,
     ) -> Axes:
         """Draw data, curve and bands, as `plot_fit`, with the residuals below them; needs Matplotlib.
 
         Args:
-            axes, level, points: as of `plot_fit`.
+            axes, level, points, x: as of `plot_fit`.
             residuals: whether to draw (f(x) − y)/sigma in a panel of the same figure; by default, where `axes` is left
                 out.
             components: whether to draw the parts of a composite model.
@@ -340,7 +341,7 @@ class NamedFit(SaysNames):
         Returns:
             The axes of the curve; `axes.figure.axes[1]` are those of the residuals.
         """
-        return drawn_fit(self, self._curve(), axes, level, points, residuals, components)
+        return drawn_fit(self, self._curve(), axes, level, points, residuals, components, x)
 
     def _curve(self):
         if self._f is None:

@@ -1,11 +1,7 @@
 """Pictures of fits of named parameters: the curve, its parts, and the residuals below."""
 
-import numpy as np
 
-from tfjac.optimizers import plot_fit
-
-
-def drawn_fit(fit, curve, axes, level, points, residuals, components):
+def drawn_fit(fit, curve, axes, level, points, residuals, components, x):
     """Draw a `NamedFit`; arguments and what is returned as of `NamedFit.plot`, and `curve` its `CurveFitResult`."""
     has_panel = axes is None if residuals is None else bool(residuals)
     if has_panel and axes is not None:
@@ -16,10 +12,9 @@ def drawn_fit(fit, curve, axes, level, points, residuals, components):
 
         sizes = {"height_ratios": [3, 1]}
         _, (axes, panel) = plt.subplots(2, 1, sharex=True, gridspec_kw=sizes, figsize=(8, 6), layout="constrained")
-    axes = plot_fit(curve, axes, level, points)
+    axes = curve.plot(axes, level, points, x)
     if components and len(getattr(fit._f, "parts", list)()) > 1:
-        x = np.asarray(curve.xdata)
-        grid = np.linspace(x.min(), x.max(), points)
+        grid = axes.lines[-1].get_xdata()
         for number, (title, values) in enumerate(fit.components(grid).items(), start=1):
             axes.plot(grid, values, "--", lw=1, color=f"C{number % 10}", label=title, zorder=2)
         axes.legend()

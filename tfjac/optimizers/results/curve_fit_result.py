@@ -18,8 +18,9 @@ from tfjac.optimizers.objective.curve import Curve, Model
 from tfjac.optimizers.objective.curve_data import arrays_of
 from tfjac.optimizers.objective.deviations import Deviations
 from tfjac.optimizers.results.least_squares_result import LeastSquaresResult
+from tfjac.optimizers.results.pictures import draw_curve
 from tfjac.optimizers.statuses import Status
-from tfjac.types import Array, ArrayLike, Nest, Tensor, TensorLike
+from tfjac.types import Array, ArrayLike, Axes, Nest, Tensor, TensorLike
 
 _UNPACKED = ("popt", "pcov", "infodict", "mesg", "ier")
 """What the result unpacks to, in SciPy's words."""
@@ -187,6 +188,10 @@ class CurveFitResult(LeastSquaresResult):
             sigma = np.asarray(sigma)
             sigma = parts_of(sigma) if np.iscomplexobj(sigma) else sigma[..., None]
         return self._band(x, level, self.statistics.variance * np.square(sigma))
+
+    def plot(self, axes: Axes = None, level: float = 0.95, points: int = 200, x: ArrayLike | None = None) -> Axes:
+        """Draw data, curve and bands, as `plot_fit`; `history.plot()` draws the steps."""
+        return draw_curve(self, axes, level, points, x)
 
     def _band(self, x: Any, level: float, variance: Any) -> tuple[Array, Array]:
         values, slopes = self._curve(x)
