@@ -99,7 +99,7 @@ def not_negative(argument: str, value: Any) -> Any:
 
     Variables, and tensors that only a run gives a value, are not looked at.
     """
-    known = tf.get_static_value(value) if tf.is_tensor(value) else np.asarray(value)
+    known = tf.get_static_value(value) if tf.is_tensor(value) else as_array(argument, value)
     if known is not None and not np.all(known >= 0):
         raise ValueError(f"{argument} must not be negative. Received: {argument}={value!r}")
     return value
@@ -111,6 +111,17 @@ def positive_integer(argument: str, value: Any, *, or_zero: bool = False) -> int
     if isinstance(value, bool) or not hasattr(value, "__index__") or value < least:
         raise ValueError(f"{argument} must be an integer of at least {least}. Received: {argument}={value!r}")
     return int(value)
+
+
+def as_array(argument: str, value: Any) -> Array:
+    """Return `value` as an array; raise TypeError for a tensor of a graph, which only a run gives a value."""
+    try:
+        return np.asarray(value)
+    except NotImplementedError:
+        raise TypeError(
+            f"{argument} must be known before anything is run: pass numbers or arrays, which a tf.function may hold, and "
+            f"no tensor that is computed in it. Received: {argument}={value!r}"
+        ) from None
 
 
 def as_numbers(argument: str, value: Any, *, complex_too: bool = False, masked_too: bool = False) -> Array:
@@ -131,7 +142,7 @@ def as_numbers(argument: str, value: Any, *, complex_too: bool = False, masked_t
             f"{argument} cannot have missing values: leave what is masked out, as {argument}.compressed() does, or say "
             f"what it is by {argument}.filled(...). Received: {argument}, a masked array of shape {np.shape(value)}"
         )
-    values = np.asarray(value)
+    values = as_array(argument, value)
     if values.dtype.kind in "mM" or holds_dates(values):
         raise TypeError(
             f"{argument} holds dates or durations, which are no numbers: choose a unit, as (t - t[0]) / "
@@ -150,12 +161,12 @@ def holds_dates(values: Any) -> bool:
     return isinstance(first, (datetime.date, datetime.timedelta))
 
 
-def check_eager(what: str) -> None:
+def check_eager(what: str, instead: str = "In one, least_squares fits variables.") -> None:
     """Raise ValueError while a graph is traced, for what returns arrays of NumPy."""
     if not tf.executing_eagerly():
         raise ValueError(
-            f"{what} takes and returns arrays of NumPy: call it outside of a tf.function. In one, least_squares fits "
-            "variables. Received: a call while a tf.function is traced"
+            f"{what} takes and returns arrays of NumPy: call it outside of a tf.function. {instead} "
+            "Received: a call while a tf.function is traced"
         )
 
 

@@ -212,3 +212,38 @@ def test_a_peak_between_the_data_is_no_success():
         fit = model.fit(x, y, start)
     assert fit.fit.success and not fit.success and "sigma" in fit.message
     assert model.fit(x, y).success
+
+
+def test_models_are_called_with_tensors_of_a_graph():
+    """As in a residual of lmfit's form; parameters and x may come from the graph, x in single precision."""
+    model = models.gaussian() + models.voigt(prefix="v_")
+    tied = tfjac.Parameters(base=0.5, height="2*base")
+
+    @tf.function
+    def curve(x, center):
+        return model(x, center=center, v_sigma=tied["height"].value, v_center=0.0)
+
+    found = curve(tf.constant(X, tf.float32), tf.constant(4.0, tf.float32))
+    truth = model(X, center=4.0, v_sigma=1.0, v_center=0.0)
+    np.testing.assert_allclose(found, truth, rtol=1e-5)
+    one = models.gaussian()
+    fit = tfjac.least_squares(lambda p, x, y: one(x, **p) - y, one.parameters(center=4.0), args=(X, one(X, **PEAK)))
+    np.testing.assert_allclose([fit.values[name] for name in PEAK], list(PEAK.values()), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda a: tfjac.Parameters(a=a[0]),
+        lambda a: models.spline(a),
+        lambda a: models.gaussian().components(a, PEAK),
+        lambda a: models.gaussian().fit(a, a, PEAK),
+        lambda a: tfjac.parameters.fit_many(models.gaussian(), a, a, models.gaussian().parameters()),
+        lambda a: tfjac.parameters.fit_together(models.gaussian(), [a], [a], models.gaussian().parameters()),
+        lambda a: tfjac.least_squares(lambda v: v, tf.Variable([1.0]), bounds=(a, None)),
+        lambda a: tfjac.explanations.smooth_grad(lambda x: x, a),
+    ],
+)
+def test_what_needs_numbers_refuses_tensors_of_a_graph(call):
+    with pytest.raises((TypeError, ValueError), match=r"outside of a tf.function|known before anything is run"):
+        tf.function(call, autograph=False)(tf.constant([1.0, 2.0]))

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tfjac.arguments import described_value
+from tfjac.arguments import check_eager, described_value
 
 
 class Inputs:
@@ -20,6 +20,7 @@ class Inputs:
 
     def __init__(self, model, x):
         """Check that `x` is one batch of the inputs of `model`."""
+        check_eager("An explanation", "Take gradients there by a tf.GradientTape.")
         self.nest, declared = x, _declared_inputs(model, x)
         self.arrays = [_as_array(each) for each in tf.nest.flatten(x)]
         if not self.arrays:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfjac.arguments import as_numbers, positive
+from tfjac.arguments import as_numbers, check_eager, positive
 from tfjac.optimizers import BatchedLeastSquaresResult, Curve, Model, curve_data, least_squares
 from tfjac.parameters.calling import curve_of
 from tfjac.parameters.frames import frame_of_fits
@@ -114,6 +114,7 @@ def fit_many(
     Raises:
         ValueError, TypeError: for data that do not fit together, and as `least_squares`.
     """
+    check_eager("fit_many")
     layout = params.layout()
     if layout.prior is not None:
         raise ValueError("Many fits at once have no priors: use bounds, or fit one at a time. Received: a prior")

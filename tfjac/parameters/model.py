@@ -122,6 +122,7 @@ class BaseModel(SaysNames):
             **options: of `curve_fit`, such as `sigma`, the deviations of the data; lmfit's `weights`, which are
                 1/sigma, and `scale_covar`; and numbers by the names of other parameters, to start from.
         """
+        check_eager("fit")
         known = self.parameters()
         refuse_doubtful(known, options, self.variables)
         x, y, params = GivenData.of("fit", data, options, self.variables)
@@ -155,6 +156,7 @@ class BaseModel(SaysNames):
             x: array.
             values: the parameters by name, others among them.
         """
+        check_eager("components", "In one, add the curves of the parts.")
         values, x = NamedValues(values), as_tensor(x)
         parts = self.parts()
         titles = [part.prefix or part.name for part in parts]

@@ -47,10 +47,13 @@ def numbers_of(x, y):
 
 
 def as_tensor(x):
-    """Return numbers, or a tuple of them, as tensors of float64; all else as it is."""
+    """Return numbers, or a tuple of them, as tensors of float64; all else as it is, such as tensors of integers."""
     if isinstance(x, tuple):
         return tuple(map(as_tensor, x))
-    return tf.constant(x, tf.float64) if np.asarray(x).dtype.kind in "biuf" and not tf.is_tensor(x) else x
+    if any(map(tf.is_tensor, tf.nest.flatten(x))):  # NumPy cannot be asked about one of a graph
+        x = tf.convert_to_tensor(x)
+        return tf.cast(x, tf.float64) if x.dtype.is_floating else x
+    return tf.constant(x, tf.float64) if np.asarray(x).dtype.kind in "biuf" else x
 
 
 def of_data(f, names):

@@ -5,7 +5,7 @@ import numbers
 from collections.abc import Callable
 from typing import Any
 
-from tfjac.arguments import suggestion
+from tfjac.arguments import as_array, suggestion
 from tfjac.parameters.ties import names_in
 
 FIELDS = ("value", "min", "max", "vary", "expr", "prior", "unit")
@@ -150,7 +150,7 @@ def _number(what, value):
         raise TypeError(
             f"The {what} must be a number; a tie is expr=. Received: {value!r} of type {type(value).__name__}"
         )
-    value = float(value)
+    value = float(as_array(f"The {what}", value))
     if math.isnan(value):
         raise ValueError(f"The {what} must be a number. Received: NaN")
     return value

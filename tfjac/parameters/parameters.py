@@ -143,8 +143,8 @@ class Parameters(SaysNames, MutableMapping, NamedParameters):
         needed = {name: value for name, value in numbers.items() if value is not None}
         if len(needed) < len(numbers):
             _refuse_missing([name for name in numbers if name not in needed])
-        if ties:
-            given = [tf.constant(value, tf.float64) for value in numbers.values()]
+        with tf.init_scope():  # they are numbers, also where a function that reads them is traced
+            given = [tf.constant(value, tf.float64) for value in numbers.values()] if ties else []
             needed.update({name: float(each) for name, each in evaluator(list(numbers), ties)(given).items()})
         return {name: needed[name] for name in self}
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from tfjac.arguments import check_eager
 from tfjac.graph import call_converted
 from tfjac.optimizers import Curve, Model, ModelFailed, curve_data
 from tfjac.parameters.calling import names_taken
@@ -69,6 +70,7 @@ def fit_together(
     Raises:
         ValueError, TypeError: for lists of other lengths, and as `least_squares`.
     """
+    check_eager("fit_together")
     count = len(ydata)
     given = params if isinstance(params, (list, tuple)) else [params] * count
     sigma = _of_each(sigma, count)

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from tfjac.arguments import as_numbers
 from tfjac.graph import as_tf_variable, inline_calls
 from tfjac.jacobians import jacobian
 from tfjac.optimizers import arrays
@@ -122,7 +123,8 @@ def _of_matrix(equality: Any, size: int) -> tuple[Array, Array]:
             "equality must be a pair (A, b) of arrays [k, p] and [k], or a function of the variables that returns what "
             f"must be zero. Received: equality={equality!r}"
         )
-    matrix, target = np.atleast_2d(np.asarray(equality[0], np.float64)), np.asarray(equality[1], np.float64)
+    matrix, target = (as_numbers("equality", each) for each in equality)
+    matrix = np.atleast_2d(matrix)
     if matrix.ndim != 2 or matrix.shape[1] != size or target.shape not in ((), (len(matrix),)):
         raise ValueError(
             f"equality=(A, b) has a column of A for each of the {size} parameters, flattened in the order of the nest, "

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfjac.arguments import as_numbers
+from tfjac.arguments import as_array, as_numbers
 from tfjac.optimizers.variables import variable_name
 from tfjac.types import Array, Nest, Variable
 
@@ -70,7 +70,7 @@ def _elements(argument: str, given: Any, variable: Variable, default: Any) -> Ar
 
 def _real(argument: str, given: Any) -> Array:
     """Return an array, of objects too; raise TypeError for what has another meaning than real numbers."""
-    values = np.asarray(given)
+    values = as_array(argument, given)
     return as_numbers(argument, given) if values.dtype.kind in "cmM" else values
 
 
