@@ -119,8 +119,8 @@ def as_array(argument: str, value: Any) -> Array:
         return np.asarray(value)
     except NotImplementedError:
         raise TypeError(
-            f"{argument} must be known before anything is run: pass numbers or arrays, which a tf.function may hold, and "
-            f"no tensor that is computed in it. Received: {argument}={value!r}"
+            f"{argument} must be known before anything is run: pass numbers or arrays, also within a tf.function, "
+            f"and no tensor that is computed there. Received: {argument}={value!r}"
         ) from None
 
 

@@ -252,6 +252,8 @@ REFUSED = {
     "a pair for each of two, crossed": (
         lambda: tfjac.curve_fit(line, X, Y, bounds=[(0, 5), (0, 1)]), ValueError, r"a pair \(lower, upper\).*zip",
     ),
+    "many rows": (lambda: tfjac.curve_fit(line, X, [Y, Y], batch_dims=1), TypeError, r"batch_dims.*Parameters\(a="),
+    "many starts": (lambda: tfjac.curve_fit(line, X, Y, n_starts=5), TypeError, r"n_starts.*Parameters\(a="),
     "a misspelt argument": (lambda: tfjac.curve_fit(line, X, Y, absolut_sigma=1), TypeError, "mean 'absolute_sigma'"),
     "a misspelt option": (lambda: tfjac.curve_fit(line, X, Y, max_step=1), TypeError, "mean 'max_steps'"),
     "few numbers in p0": (lambda: tfjac.curve_fit(decay, X, Y, [1, 1]), ValueError, r"decay\(x, a, b, c\), p0 of 2"),

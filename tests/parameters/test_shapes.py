@@ -191,6 +191,20 @@ def test_complex_data_and_two_arrays():
     np.testing.assert_allclose(fit.values["height"], 3 / (2 * np.pi * 0.4), rtol=1e-6)
 
 
+def test_images_with_missing_values():
+    """By grids, open ones, and a residual; what is missing is left out of the guess too."""
+    x, y = np.meshgrid(np.linspace(-2, 2, 21), np.linspace(-1, 3, 23), indexing="ij", sparse=True)
+    bell = 3 * scipy.stats.norm.pdf(x, 0.3, 0.5) * scipy.stats.norm.pdf(y, 1.1, 0.8)
+    lost = np.random.default_rng(1).random(bell.shape) < 0.2
+    for image, options in (
+        (np.ma.masked_array(bell + lost, lost), {}),
+        (np.where(lost, np.nan, bell), {"nan_policy": "omit"}),
+    ):
+        fit = models.gaussian_2d().fit((x, y), image, **options)
+        np.testing.assert_allclose(list(fit.values.values())[:5], [3.0, 0.3, 1.1, 0.5, 0.8], rtol=1e-6)
+        assert fit.num_residuals == np.sum(~lost)
+
+
 def test_peaks_are_guessed_from_left_to_right():
     model = sum((models.lorentzian(prefix=f"p{k}_") for k in (2, 3)), models.lorentzian(prefix="p1_")) + models.linear()
     centres = [2.0, 4.5, 7.5]

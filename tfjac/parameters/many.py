@@ -119,7 +119,7 @@ def fit_many(
     if layout.prior is not None:
         raise ValueError("Many fits at once have no priors: use bounds, or fit one at a time. Received: a prior")
     y, mask = np.ma.getdata(ydata), np.ma.getmaskarray(ydata)
-    x, y, _ = curve_data(xdata, np.where(mask, 0, y) if mask.any() else y, None)
+    x, y, _, _ = curve_data(xdata, np.where(mask, 0, y) if mask.any() else y, None)
     if y.ndim < 2:
         raise ValueError(f"ydata has a row for each fit, [B, values]. Received: ydata of shape {y.shape}")
     scale = np.where(mask, np.inf, _deviations(sigma, y))

@@ -132,7 +132,10 @@ class BaseModel(SaysNames):
             params, starts = self._guesses(x, np.ma.asarray(y), values)
             options["starts"] = starts | options.get("starts", {})
         elif params is None:
-            params = self.guess(x, y, **values) if self.can_guess or not values else self.parameters(**values)
+            known = np.ma.masked_invalid if options.get("nan_policy") == "omit" else lambda each: each
+            seen = tuple(map(known, x)) if isinstance(x, tuple) else known(x)
+            guesses = self.can_guess or not values
+            params = self.guess(seen, known(y), **values) if guesses else self.parameters(**values)
         elif values:
             params = params.copy()
             for name, value in values.items():

@@ -32,7 +32,7 @@ OPERATIONS = {"+": tf.add, "-": tf.subtract, "*": tf.multiply, "/": tf.divide}
 
 def numbers_of(x, y):
     """Return the data as arrays `[n]` without what is masked, x a tuple of them where it is one."""
-    several = list(x) if isinstance(x, tuple) else [x]
+    several = [_like(each, y) for each in (x if isinstance(x, tuple) else [x])]
     masks = [np.ma.getmaskarray(each).ravel() for each in (*several, y) if np.size(each) == np.size(y)]
     kept = ~np.logical_or.reduce(masks) if len(masks) == len(several) + 1 else ...
     *several, y = (
@@ -44,6 +44,14 @@ def numbers_of(x, y):
     if not all(np.isfinite(each).all() for each in (*several, y)):
         raise ValueError("x and y must be finite: leave the missing values out. Received: NaN or infinite values")
     return tuple(several) if isinstance(x, tuple) else several[0], y
+
+
+def _like(x, y):
+    """Return x, or where it is an axis of a grid, `[h, 1]` or `[1, w]`, the whole of it."""
+    try:
+        return np.broadcast_to(x, np.shape(y)) if np.ndim(x) == np.ndim(y) and np.size(x) != np.size(y) else x
+    except ValueError:
+        return x
 
 
 def as_tensor(x):

@@ -27,6 +27,10 @@ _REFUSED = {
     "tr_options": "choose by solver instead",
     "jac_sparsity": 'leave it out: it is found, see solver="sparse"',
     "workers": "leave it out: TensorFlow uses all cores",
+    **dict.fromkeys(
+        ("batch_dims", "chunk_size", "devices", "n_starts", "seed", "starts"),
+        "give the parameters names for it, p0=tfjac.Parameters(a=1.0, b=1.0)",
+    ),
 }
 """What SciPy takes and what to do instead."""
 

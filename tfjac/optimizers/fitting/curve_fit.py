@@ -71,7 +71,8 @@ def curve_fit(
             is given xdata as arrays, which are constants of the graph then: other xdata are traced again.
         xdata: what `f` is called with first: an array, or a nest of them, in which numbers become float64.
         ydata: array of any shape; a single number is the same for all values of `f`. Complex data are fitted in both
-            parts, by an `f` of complex values. What a masked array masks is left out, here, in xdata and in sigma.
+            parts, by an `f` of complex values. What a masked array masks is left out, here, in xdata and in sigma;
+            `f` is given the whole grid of an image all the same, if nothing is missing in that.
         p0: the parameters to start from, a list or an array `[p]`. Where left out, the middle of `bounds`, one from a
             single bound, and else one. Or a `tfjac.Parameters`: `f` is given them by name then, and the result is by
             name (`docs/named_parameters.md`).
@@ -114,15 +115,15 @@ def curve_fit(
         return p0.fit_curve(f, xdata, ydata, **given)
     options = options_of(options, bounds, method, jac)
     names = parameter_names(f, p0)
-    x, y, sigma = curve_data(xdata, ydata, sigma, check_finite, nan_policy)
+    x, y, sigma, places = curve_data(xdata, ydata, sigma, check_finite, nan_policy)
     parameters = _variables.of_size(len(names))
     start = start_within(options.get("bounds"), p0, parameters)
     check_enough(y, parameters, method, options)
-    if y.size == 1:
+    if y.size == 1 and places is None:
         y = np.broadcast_to(y, np.broadcast_shapes(y.shape, _shape_of(f, x, y, start)))
     parameters.assign(start)
     with shown("tfjac.curve_fit", is_quiet=bool(options.get("verbose") or options.get("callback"))):
-        found, curve = _minimised(Curve.of(Model(f), x, y, sigma), parameters, options)
+        found, curve = _minimised(Curve.of(Model(f), x, y, sigma, places), parameters, options)
     result = CurveFitResult.of_fit(found, names, curve, y, absolute_sigma, full_output)
     if not result.success:
         warn(f"tfjac.curve_fit: {result.message} Received: status {result.status.name}")
@@ -188,7 +189,8 @@ def _key(curve: Curve, about: Constants, data: Sequence[Tensor], options: dict[s
     if about.form is None or not plain or not options.keys().isdisjoint(_WATCHED) or tf.distribute.has_strategy():
         return None
     leaves = ["data" if curve.is_data(each) else each for each in tf.nest.flatten(curve.x)]
-    others = Constants([tf.nest.pack_sequence_as(curve.x, leaves), options, curve.deviations.correlated])
+    nest = tf.nest.pack_sequence_as(curve.x, leaves)
+    others = Constants([nest, options, curve.deviations.correlated, curve.model.places])
     if others.form is None:
         return None
     specs = tuple((tuple(tensor.shape), tensor.dtype, tensor.device) for tensor in data)

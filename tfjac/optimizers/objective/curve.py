@@ -17,6 +17,8 @@ _NO_TENSOR = (
     "TensorFlow cannot compute, tfjac.external calls, with a gradient by differences or of your own."
 )
 
+_ONE_EACH = "f must return one value for each of ydata."
+
 
 class ModelFailed(Exception):
     """A model raised the error that is the cause of this one, given tensors."""
@@ -30,18 +32,20 @@ class Model:
         f: callable.
         takes_arrays: whether it is given NumPy arrays, which are constants of a graph, rather than tensors.
         is_complex: whether its values are complex, and their parts are what is fitted.
+        places: which of its values are fitted, bool, of their shape; None for all of them.
     """
 
     f: Callable
     takes_arrays: bool = False
     is_complex: bool = False
+    places: Array | None = None
 
     def data(self, x: Any) -> Any:
         """Return a nest of arrays, tensors and others as what `f` is given."""
         return x if self.takes_arrays else tf.nest.map_structure(_as_tensor, x)
 
     def __call__(self, x: Any, parameters: Sequence[Any]) -> Any:
-        """Return f(x, *parameters), a tensor of float64; if it is complex, its parts `[..., 2]`.
+        """Return f(x, *parameters) at `places`, a tensor of float64; if it is complex, its parts `[..., 2]`.
 
         Args:
             x: what `data` returned.
@@ -62,7 +66,16 @@ class Model:
         if not tf.is_tensor(values) and not isinstance(values, tf.Variable):
             raise TypeError(f"{_NO_TENSOR} Received: {values!r} of type {type(values).__name__}")
         self._check_kind(values.dtype)
+        values = self._at_places(tf.convert_to_tensor(values))
         return parts_of(tf.cast(values, tf.complex128)) if self.is_complex else tf.cast(values, tf.float64)
+
+    def _at_places(self, values: Any) -> Any:
+        count = values.shape.num_elements()
+        if self.places is None or count == 1:
+            return values
+        if count is not None and values.shape != self.places.shape:
+            raise ValueError(f"{_ONE_EACH} Received: values of {values.shape}, ydata of {self.places.shape}")
+        return tf.gather(tf.reshape(values, [-1]), np.flatnonzero(self.places))
 
     def _check_kind(self, dtype: np.dtype) -> None:
         if dtype.is_complex != self.is_complex:
@@ -96,9 +109,9 @@ class Curve(NamedTuple):
     label: str = ""
 
     @classmethod
-    def of(cls, model: Model, x: Any, y: Array, sigma: Any, label: str = "") -> "Curve":
+    def of(cls, model: Model, x: Any, y: Array, sigma: Any, places: Array | None = None, label: str = "") -> "Curve":
         """Return the curve of data as `curve_data` returns them; real and imaginary parts where they are complex."""
-        model = dataclasses.replace(model, is_complex=y.dtype.kind == "c")
+        model = dataclasses.replace(model, is_complex=y.dtype.kind == "c", places=places)
         return cls(model, x, parts_of(y) if model.is_complex else y, deviations_of(sigma, y), label)
 
     def of_arrays(self) -> "Curve":
@@ -137,6 +150,5 @@ class Curve(NamedTuple):
             found, wanted = found[:-1], wanted[:-1]
         if found != wanted and (found.num_elements() or 0) > 1:
             raise ValueError(
-                "f must return one value for each of ydata. "
-                f"Received: {self.label and f'{self.label}, '}values of {found}, ydata of {wanted}"
+                f"{_ONE_EACH} Received: {self.label and f'{self.label}, '}values of {found}, ydata of {wanted}"
             )

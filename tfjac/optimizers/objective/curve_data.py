@@ -54,10 +54,11 @@ def curve_data(
     sigma: TensorLike | None,
     check_finite: bool | None = None,
     nan_policy: Literal["raise", "omit"] | None = None,
-) -> tuple[Any, Array, Any]:
-    """Return the data as arrays, checked: xdata in its nest, ydata, and sigma, or None.
+) -> tuple[Any, Array, Any, Array | None]:
+    """Return the data as arrays, checked: xdata in its nest, ydata, sigma, or None, and which values of f are fitted.
 
-    Places that a masked array masks are left out.
+    What a masked array masks is left out, of xdata `[..., values]` too. A model of an image is given all xdata, if none
+    are missing: the last item says which of its values are fitted, bool, of their shape. Else it is None.
 
     Raises:
         ValueError: for data that are not finite, where they should be, or for none at all.
@@ -66,17 +67,19 @@ def curve_data(
     masks = [*_masks(xdata, "xdata"), *_masks(ydata, "ydata"), *_masks(sigma, "sigma")]
     x, y = _arrays_of(xdata, "xdata"), as_numbers("ydata", ydata, complex_too=True, masked_too=True)
     choice("nan_policy", nan_policy, (None, "raise", "omit"))
+    places = None
+    if nan_policy == "omit":
+        masks += [("xdata", np.isnan(each)) for each in _numbers_in(x)] + [("ydata", np.isnan(y))]
+    masks = [(argument, mask) for argument, mask in masks if mask.any()]
     if masks:
-        x, y, sigma = _without(_masked(masks, y), "A masked array", x, y, sigma)
+        x, y, sigma, places = _without(_lost(masks, y), x, y, sigma, "xdata" in dict(masks))
     if not y.size:
         raise ValueError("There is nothing to fit. Received: ydata without values")
     if nan_policy is None if check_finite is None else check_finite:
         _check(np.isfinite, xdata=x, ydata=y)
     elif nan_policy == "raise":
         _check(lambda values: ~np.isnan(values), xdata=x, ydata=y)
-    elif nan_policy == "omit":
-        return _without(_missing(x, y), 'nan_policy="omit"', x, y, sigma)
-    return x, y, sigma
+    return x, y, sigma, places
 
 
 def _numbers_in(data: Any) -> list[Array]:
@@ -105,46 +108,46 @@ def _masks(data: Any, argument: str) -> list[tuple[str, Array]]:
     return [(argument, np.ma.getmaskarray(each)) for each in arrays if np.ma.is_masked(each)]
 
 
-def _masked(masks: Any, y: Array) -> Array:
-    """Return `[values]`, bool: which places any of the masks hides."""
-    lost = np.zeros(y.shape[-1:], bool)
+def _lost(masks: Any, y: Array) -> Array:
+    """Return which of the data any of the masks hides, bool, of their shape."""
+    lost = np.zeros(y.shape, bool)
     for argument, mask in masks:
-        if argument == "sigma" and mask.ndim == 2:
+        if argument == "sigma" and mask.shape != y.shape:
             raise ValueError(
                 "A covariance matrix has no missing elements: leave the rows and columns out. Received: sigma, a "
                 f"masked array of shape {mask.shape}"
             )
-        if mask.shape[-1:] != y.shape:
-            _refuse_places("A masked array", y, [mask])
-        lost |= mask.any(axis=tuple(range(mask.ndim - 1)))
+        lead = mask.ndim - y.ndim
+        if lead < 0 or mask.shape[lead:] != y.shape:
+            _refuse_places(y, [mask])
+        lost |= mask.any(axis=tuple(range(lead)))
     return lost
 
 
-def _missing(x: Any, y: Array) -> Array:
-    """Return `[values]`, bool: at which places, along the last axis, xdata or ydata are NaN."""
-    values = _numbers_in(x)
-    if y.ndim != 1 or any(each.shape[-1:] != y.shape for each in values):
-        _refuse_places('nan_policy="omit"', y, values)
-    lost = np.isnan(y)
-    for each in values:
-        lost |= np.isnan(each).any(axis=tuple(range(each.ndim - 1)))
-    return lost
+def _without(lost: Array, x: Any, y: Array, sigma: Any, has_gaps: bool) -> tuple:
+    """Return the data without the places that are lost, and which are fitted of the values of a model of all xdata.
 
-
-def _without(lost: Array, what: str, x: Any, y: Array, sigma: Any) -> tuple:
-    """Return the data without the places that are lost, along the last axis."""
-    if y.ndim != 1 or any(each.shape[-1:] != y.shape for each in _numbers_in(x)):
-        _refuse_places(what, y, _numbers_in(x))
+    Args:
+        lost: bool, of the shape of y.
+        has_gaps: whether xdata themselves are missing there.
+    """
+    kept, values = ~lost, _numbers_in(x)
     if sigma is not None and np.ndim(sigma):
-        sigma = np.asarray(sigma)
-        sigma = sigma[~lost] if sigma.shape[0] == lost.size else sigma
-        sigma = sigma[:, ~lost] if sigma.ndim == 2 and sigma.shape[1] == lost.size else sigma
-    return tf.nest.map_structure(lambda item: _keep(item, ~lost), x), y[~lost], sigma
+        sigma, rows = np.asarray(sigma), np.flatnonzero(kept)
+        sigma = sigma[kept] if sigma.shape == y.shape else sigma
+        sigma = sigma[np.ix_(rows, rows)] if sigma.shape == (y.size, y.size) else sigma
+    has_gaps = has_gaps or any(np.isnan(each).any() for each in values)
+    is_alike = all(each.shape[-y.ndim :] == y.shape for each in values)
+    if not has_gaps and not (is_alike and y.ndim == 1):
+        return x, y[kept], sigma, kept
+    if not is_alike:
+        _refuse_places(y, values)
+    return tf.nest.map_structure(lambda item: _keep(item, kept), x), y[kept], sigma, None
 
 
-def _refuse_places(what: str, y: Array, values: Array) -> None:
+def _refuse_places(y: Array, values: Array) -> None:
     raise ValueError(
-        f"{what} is for data [values], and xdata [..., values]: leave the missing values out by hand. "
+        "Where xdata have missing values they are [..., *ydata.shape]: leave the missing values out by hand. "
         f"Received: ydata of shape {y.shape}, xdata of shapes {[each.shape for each in values]}"
     )
 
@@ -153,5 +156,5 @@ def _keep(item: Any, kept: Array) -> Any:
     if isinstance(item, np.ndarray):
         return item[..., kept]
     if tf.is_tensor(item) and item.shape.rank:
-        return tf.boolean_mask(item, kept, axis=item.shape.rank - 1)
+        return tf.boolean_mask(item, kept, axis=item.shape.rank - kept.ndim)
     return item

@@ -160,7 +160,7 @@ class CurveFitResult(LeastSquaresResult):
     # -------------------------------------------------------------- the curve
 
     def predict(self, x: Nest[TensorLike] | None = None) -> Array:
-        """Return f(x, *parameters), NumPy; at the data where `x` is left out."""
+        """Return f(x, *parameters), NumPy; at the data, without what they miss, where `x` is left out."""
         return self._shown(self._curve(x)[0])
 
     def confidence_band(self, x: Nest[TensorLike] | None = None, level: float = 0.95) -> tuple[Array, Array]:
@@ -206,16 +206,18 @@ class CurveFitResult(LeastSquaresResult):
     def _curve(self, x: Any) -> tuple:
         """Return the curve at `x`, or at the data, and its derivatives `[…, p]`, NumPy."""
         check_eager("The curve of a fit")
-        given, parameters = self._model.data(self.xdata if x is None else arrays_of(x)), tf.constant(self.x)
+        at_data = x is None
+        given, parameters = self._model.data(self.xdata if at_data else arrays_of(x)), tf.constant(self.x)
         if self._model.takes_arrays:
-            found = quiet_function(lambda parameters: self._traced_curve(given, parameters))(parameters)
+            found = quiet_function(lambda parameters: self._traced_curve(given, parameters, at_data))(parameters)
         else:
             ranks = tuple(getattr(each, "shape", tf.TensorShape(None)).rank for each in tf.nest.flatten(given))
-            found = self._functions[ranks](given, parameters)
+            found = self._functions[ranks](given, parameters, at_data)
         return tuple(each.numpy() for each in found)
 
-    def _traced_curve(self, x: Any, parameters: Any) -> tuple[Tensor, Tensor]:
-        values = self._model(x, tf.unstack(parameters))
+    def _traced_curve(self, x: Any, parameters: Any, at_data: bool) -> tuple[Tensor, Tensor]:
+        model = self._model if at_data else dataclasses.replace(self._model, places=None)
+        values = model(x, tf.unstack(parameters))
         return values, jacobian(values, parameters)
 
     @functools.cached_property
