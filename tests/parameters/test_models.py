@@ -208,10 +208,37 @@ def test_a_peak_between_the_data_is_no_success():
     y = 10 - 3 * np.exp(-(((x - 1) / 0.7) ** 2) / 2) + 0.02 * np.random.default_rng(0).normal(size=x.size)
     model = models.gaussian() + models.constant()
     start = model.parameters(amplitude=13.28, center=-2.6, sigma=2.25, c=9.99)
-    with pytest.warns(UserWarning, match=r"The width sigma went to zero.*start from other values"):
+    with pytest.warns(UserWarning, match=r"The width sigma is below the distance.*start from other values"):
         fit = model.fit(x, y, start)
     assert fit.fit.success and not fit.success and "sigma" in fit.message
     assert model.fit(x, y).success
+
+
+def test_a_resonance_from_a_start_as_of_lmfits_guess():
+    x = np.linspace(0, 10, 101)
+    model = models.breit_wigner()
+    y = model(x, amplitude=8.484, center=6.792, sigma=0.39, q=0.413).numpy()
+    noise = 0.1 * np.random.default_rng(0).normal(size=x.size)
+    fit = model.fit(x, y + noise, model.parameters(amplitude=148.4, center=4.9, sigma=5.0, q=1.0))
+    assert fit.chi_square < noise @ noise or not fit.success
+
+
+EDGES = {
+    "doniach": {"amplitude": -0.23, "center": 69.0, "sigma": 1.45, "gamma": 0.881},
+    "damped_oscillator": {"amplitude": 35.3, "center": 108.0, "sigma": 1.183},
+    "breit_wigner": {"amplitude": 0.822, "center": 79.1, "sigma": 1.03, "q": -4.9},
+    "lognormal": {"amplitude": 0.217, "center": 1.8, "sigma": 0.945},
+    "skewed_gaussian": {"amplitude": 37.9, "center": 82.9, "sigma": 2.4, "gamma": -0.853},
+}
+
+
+@pytest.mark.parametrize("name", EDGES)
+def test_guesses_of_lopsided_and_wide_lines(name):
+    """Long tails, a top at the end of the data, noise in the place of a minimum, a middle that moves with the skew."""
+    x, model = np.linspace(1, 100, 151), getattr(models, name)()
+    curve = model(x, **EDGES[name]).numpy()
+    noise = 0.01 * np.ptp(curve) * np.random.default_rng(1).normal(size=x.size)
+    assert model.fit(x, curve + noise).chi_square <= noise @ noise * (1 + 1e-9)  # the truth is no better
 
 
 def test_models_are_called_with_tensors_of_a_graph():

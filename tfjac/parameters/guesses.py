@@ -39,10 +39,10 @@ class Peak(NamedTuple):
     top: float
 
     @classmethod
-    def of(cls, x, y):
-        """Read it off data."""
+    def of(cls, x, y, sign=None):
+        """Read it off data; `sign` is −1 for a dip, 1 for a peak, and read off where left out."""
         x, y = smoothed(x, y)
-        sign = -1.0 if _is_dip(y) else 1.0
+        sign = sign or (-1.0 if _is_dip(y) else 1.0)
         y = sign * y
         top, floor = int(np.argmax(y)), np.quantile(y, 0.1)
         below = x[y <= (y[top] + floor) / 2] - x[top]
@@ -67,6 +67,25 @@ def smoothed(x, y):
     size = max(1, x.size // 50) | 1
     padded = np.pad(y, size // 2, mode="edge")
     return x, np.convolve(padded, np.ones(size) / size, mode="valid")
+
+
+def best(line, y, candidates):
+    """Return the guess whose curve is nearest to y, its amplitude by linear least squares.
+
+    Args:
+        line: function of the other parameters to the curve of amplitude one.
+        y: array.
+        candidates: dicts of the other parameters.
+    """
+
+    def fitted(given):
+        with np.errstate(all="ignore"):
+            curve = line(**given)
+            amplitude = np.nan_to_num(curve @ y / (curve @ curve))
+            return np.sum(np.square(y - amplitude * curve)), {"amplitude": amplitude, **given}
+
+    found = [fitted(each) for each in candidates]
+    return min(found, key=lambda each: each[0] if np.isfinite(each[0]) else np.inf)[1]
 
 
 def complex_constant(x, y):

@@ -1,5 +1,7 @@
 """Values to start from for lines of spectra: functions of x and y, NumPy, to a dict of numbers by name."""
 
+import itertools
+
 import numpy as np
 import scipy.special
 
@@ -29,24 +31,45 @@ def students_t(x, y):
 
 
 def breit_wigner(x, y):
-    """From its level far away A, its largest value A(1 + q²) at μ + σ/2q, and its least one at μ − qσ/2."""
-    order = np.argsort(x)
-    x, y = x[order], y[order]
-    margin = max(1, y.size // 20)
-    level, high, low = np.median(np.r_[y[:margin], y[-margin:]]), int(np.argmax(y)), int(np.argmin(y))
-    amplitude = level if level > 0 else np.ptp(y) / 2
-    size = np.clip(np.sqrt(max(y[high] / amplitude - 1, 0)), 0.1, 10)
-    q = size if x[high] >= x[low] else -size
-    sigma = 2 * abs(x[high] - x[low]) / (size + 1 / size)
-    return {"amplitude": amplitude, "center": x[high] - sigma / (2 * q), "sigma": sigma, "q": q}
+    """The best of some widths about the largest and the least value; A, A(q² − 1) and 2Aq by linear least squares."""
+    x, y = guesses.smoothed(x, y)
+
+    def line(center, sigma, q):
+        away = x - center
+        return np.square(q * sigma / 2 + away) / (np.square(sigma / 2) + np.square(away))
+
+    candidates = []
+    widths = (np.ptp(x) or 1.0) * np.geomspace(1 / x.size, 1 / 3, 12)
+    for center, sigma in itertools.product(_centers(x, y), widths):
+        z = 2 * (x - center) / sigma
+        resonance = 1 / (1 + z * z)
+        level, even, odd = np.linalg.lstsq(np.stack([np.ones_like(z), resonance, z * resonance], axis=1), y)[0]
+        root = np.emath.sqrt((even + 1j * odd) / (level or 1.0))  # q + i
+        candidates.append({"center": center, "sigma": sigma, "q": root.real / (root.imag or 1.0)})
+    return guesses.best(line, y, candidates)
+
+
+def _centers(x, y):
+    """Return the places of the largest and the least value, and some between them."""
+    high, low = x[np.argmax(y)], x[np.argmin(y)]
+    return high + np.array([0.0, 0.1, 0.25, 0.5, 0.75, 1.0]) * (low - high)
 
 
 def lognormal(x, y):
-    """As a Gaussian of log x, of xy."""
-    kept = x > 0
-    found = Peak.of(np.log(x[kept]), x[kept] * y[kept])
-    width = found.half / np.sqrt(2 * np.log(2))
-    return {"amplitude": np.sqrt(2 * np.pi) * width * found.height, "center": found.center, "sigma": width}
+    """As a Gaussian of log x, of xy; its width also by a parabola through log |xy|, where y is large."""
+    x, y = guesses.smoothed(x[x > 0], y[x > 0])
+
+    def line(center, sigma):
+        return np.exp(-np.square((np.log(x) - center) / sigma) / 2) / (sigma * x * np.sqrt(2 * np.pi))
+
+    found = Peak.of(np.log(x), x * y)
+    candidates = [{"center": found.center, "sigma": found.half / np.sqrt(2 * np.log(2))}]
+    large = np.abs(y) > 0.2 * np.abs(y).max()
+    columns = np.vander(np.log(x[large]), 3) * np.abs(y[large, None])
+    curvature, slope, _ = np.linalg.lstsq(columns, np.log(np.abs(x * y)[large]) * np.abs(y[large]))[0]
+    if curvature < 0:
+        candidates.append({"center": -slope / (2 * curvature), "sigma": 1 / np.sqrt(-2 * curvature)})
+    return guesses.best(line, y, candidates)
 
 
 def exponential_gaussian(x, y):
@@ -58,11 +81,54 @@ def exponential_gaussian(x, y):
     return {"amplitude": area, "center": found.center - tail / 2, "sigma": sigma, "gamma": min(1 / tail, 19.0)}
 
 
+def skewed_gaussian(x, y):
+    """The best of some skews, with the top and the width of the line where the data have theirs."""
+
+    def line(center, sigma, gamma, x=x):
+        z = (x - center) / sigma
+        return np.exp(-z * z / 2) * (1 + scipy.special.erf(gamma * z / np.sqrt(2))) / (sigma * np.sqrt(2 * np.pi))
+
+    found, unit, candidates = Peak.of(x, y), np.linspace(-4, 4, 401), []
+    for skew in (-3.0, -1.0, -0.3, 0.3, 1.0, 3.0):
+        own = Peak.of(unit, line(0.0, 1.0, skew, unit))
+        sigma = (found.left + found.right) / (own.left + own.right)
+        candidates.append({"center": found.center - sigma * own.center, "sigma": sigma, "gamma": skew})
+    return guesses.best(line, y, candidates)
+
+
+def doniach(x, y):
+    """The best of some widths and tails, each with its top, at z = −tan(πγ/(4 − 2γ)), where the data have theirs."""
+
+    def line(center, sigma, gamma):
+        z, rest = (x - center) / sigma, 1 - gamma
+        return np.cos(np.pi / 2 * gamma + rest * np.arctan(z)) * np.power(sigma**2 * (1 + z * z), -rest / 2)
+
+    candidates = []
+    tails, factors = (0.0, 0.2, 0.4, 0.6, 0.8, 0.9), (0.25, 0.5, 1.0)
+    for top, factor, gamma in itertools.product([Peak.of(x, y, 1.0), Peak.of(x, y, -1.0)], factors, tails):
+        sigma = factor * top.half
+        shift = sigma * np.tan(np.pi * gamma / (4 - 2 * gamma))
+        candidates.append({"center": top.center + shift, "sigma": sigma, "gamma": gamma})
+    return guesses.best(line, y, candidates)
+
+
 def damped_oscillator(x, y):
-    """From the height A/2σ, and half of the width, √3 σμ."""
+    """By a parabola in x² through A²/y² = 1 + (4σ² − 2)z² + z⁴, or from half of the width, √3 σμ."""
+
+    def line(center, sigma):
+        z = x / center
+        return 1 / np.hypot(1 - z * z, 2 * sigma * z)
+
     found = Peak.of(x, y)
-    sigma = found.half / max(np.sqrt(3) * abs(found.center), 1e-15)
-    return {"amplitude": 2 * sigma * found.top, "center": found.center, "sigma": sigma}
+    place = max(abs(found.center), 1e-3 * np.ptp(x))
+    candidates = [{"center": place, "sigma": found.half / (np.sqrt(3) * place)}]
+    unit, sizes = np.abs(x).max(), np.abs(y) / (np.abs(y).max() or 1.0)
+    powers = np.power.outer(np.square(x / unit), [0, 1, 2])
+    one, square, fourth = np.linalg.lstsq(sizes[:, None] ** 3 * powers, sizes)[0]
+    if one > 0 and fourth > 0:
+        sigma = np.sqrt(max((square / np.sqrt(one * fourth) + 2) / 4, 1e-6))
+        candidates.append({"center": unit * (one / fourth) ** 0.25, "sigma": sigma})
+    return guesses.best(line, y, candidates)
 
 
 def damped_harmonic_oscillator(x, y):

@@ -13,13 +13,12 @@ WIDTH: Mapping[str, Any] = {"sigma": {"min": 0.0}}
 _TIED: Mapping[str, Any] = {**WIDTH, "gamma": {"expr": "{sigma}"}}
 _VOIGT = 1.0692 + math.sqrt(0.8664 + 5.545083)  # its full width over sigma, where gamma is sigma
 _VOIGT_HEIGHT = 0.5231565837 / math.sqrt(2 * math.pi)  # its height times sigma, over the amplitude
-_BELL = math.sqrt(2 * math.log(2))  # half of the width of a Gaussian over sigma
 
 
-def peak(shape: Any, prefix: str, *rest: Any, width: str = "sigma") -> Model:
-    """Return a model of a peak, with the parameter at whose zero it lies between the data."""
+def peak(shape: Any, prefix: str, *rest: Any, width: str = "sigma", least: float = 0.25) -> Model:
+    """Return a model of a peak, which lies between the data where its width is below `least` of their distance."""
     made = Model(shape, prefix, *rest)
-    made.widths = (f"{prefix}{width}",)
+    made.widths = {f"{prefix}{width}": least}
     return made
 
 
@@ -35,7 +34,7 @@ def voigt(prefix: str = "") -> Model:
         "height": "{amplitude}/max(1e-15, {sigma}*sqrt(2*pi))*erfcx({gamma}/max(1e-15, {sigma}*sqrt(2)))",
     }
     guess = guesses.peak(2 / _VOIGT / _VOIGT_HEIGHT, 2 / _VOIGT)
-    return peak(line_shapes.voigt, prefix, "voigt", _TIED, derived, guess, width="fwhm")
+    return peak(line_shapes.voigt, prefix, "voigt", _TIED, derived, guess, width="fwhm", least=0.6)
 
 
 @ready
@@ -48,8 +47,7 @@ def skewed_voigt(prefix: str = "") -> Model:
 @ready
 def skewed_gaussian(prefix: str = "") -> Model:
     """A Gaussian times 1 + erf(gamma (x − center)/(sigma √2)); a tail to the right for positive `gamma`."""
-    guess = guesses.peak(math.sqrt(2 * math.pi) / _BELL, 1 / _BELL)
-    return peak(line_shapes.skewed_gaussian, prefix, "skewed_gaussian", WIDTH, None, guess)
+    return peak(line_shapes.skewed_gaussian, prefix, "skewed_gaussian", WIDTH, None, line_guesses.skewed_gaussian)
 
 
 @ready
@@ -60,7 +58,7 @@ def exponential_gaussian(prefix: str = "") -> Model:
     """
     hints = {**WIDTH, "gamma": {"min": 0.0, "max": 20.0}}
     shape, guess = line_shapes.exponential_gaussian, line_guesses.exponential_gaussian
-    return peak(shape, prefix, "exponential_gaussian", hints, None, guess)
+    return peak(shape, prefix, "exponential_gaussian", hints, None, guess, least=1e-3)  # its edge may be sharp
 
 
 @ready
@@ -117,13 +115,15 @@ def split_lorentzian(prefix: str = "") -> Model:
     """A Lorentzian of area `amplitude`, of half width `sigma` to the left of `center`, and `sigma_r` to the right."""
     derived = {"fwhm": "{sigma}+{sigma_r}", "height": "2*{amplitude}/pi/max(1e-15, {sigma}+{sigma_r})"}
     hints, guess = {**WIDTH, "sigma_r": {"min": 0.0}}, line_guesses.split_lorentzian
-    return peak(line_shapes.split_lorentzian, prefix, "split_lorentzian", hints, derived, guess, width="fwhm")
+    return peak(
+        line_shapes.split_lorentzian, prefix, "split_lorentzian", hints, derived, guess, width="fwhm", least=0.6
+    )
 
 
 @ready
 def breit_wigner(prefix: str = "") -> Model:
     """The line of Breit, Wigner and Fano: amplitude (q sigma/2 + x − center)²/((sigma/2)² + (x − center)²)."""
-    return Model(line_shapes.breit_wigner, prefix, "breit_wigner", WIDTH, guess=line_guesses.breit_wigner)
+    return peak(line_shapes.breit_wigner, prefix, "breit_wigner", WIDTH, None, line_guesses.breit_wigner, least=0.6)
 
 
 @ready
@@ -132,7 +132,8 @@ def lognormal(prefix: str = "") -> Model:
     ends = ["exp({center}-{sigma}**2" + f"{sign}{{sigma}}*sqrt(2*log(2)))" for sign in "+-"]
     height = "{amplitude}/max(1e-15, {sigma}*sqrt(2*pi))*exp({sigma}**2/2-{center})"
     derived = {"height": height, "fwhm": "-".join(ends)}
-    return peak(line_shapes.lognormal, prefix, "lognormal", WIDTH, derived, line_guesses.lognormal)
+    shape, guess = line_shapes.lognormal, line_guesses.lognormal
+    return peak(shape, prefix, "lognormal", WIDTH, derived, guess, width="fwhm", least=0.6)
 
 
 @ready
@@ -142,7 +143,7 @@ def doniach(prefix: str = "") -> Model:
     amplitude/sigma^(1−gamma) cos(π gamma/2 + (1 − gamma) arctan z)/(1 + z²)^((1−gamma)/2), z = (x − center)/sigma
     """
     derived = {"height": "{amplitude}/max(1e-15, {sigma}**(1-{gamma}))*cos(pi*{gamma}/2)"}
-    return peak(line_shapes.doniach, prefix, "doniach", WIDTH, derived, guesses.peak(1.0, 1.0))
+    return peak(line_shapes.doniach, prefix, "doniach", WIDTH, derived, line_guesses.doniach)
 
 
 @ready

@@ -38,13 +38,14 @@ class BaseModel(SaysNames):
     Attributes:
         names: tuple of the names of its parameters.
         function: callable of x and of the parameters by name; a plain function, so that fits know it again.
-        widths: the names of parameters at whose zero a peak lies between the data.
+        widths: dict from the names of the widths of peaks to the part of the distance of the data below which the peak
+            lies between them.
         made_by: a function and its arguments, which make the model again.
     """
 
     names: tuple[str, ...]
     function: Callable[..., Any]
-    widths: tuple[str, ...] = ()
+    widths: Mapping[str, float] = {}
     made_by: tuple[Callable[..., "BaseModel"], tuple[Any, ...]]
 
     __signature__ = _SignatureOfCalls()
@@ -326,7 +327,7 @@ class CompositeModel(BaseModel):
             )
         self.made_by = (CompositeModel, (left, operation, right))
         self.left, self.operation, self.right = left, operation, right
-        self.names, self.widths = (*left.names, *right.names), (*left.widths, *right.widths)
+        self.names, self.widths = (*left.names, *right.names), {**left.widths, **right.widths}
         self.function = joined(
             OPERATIONS.get(operation, operation), left.function, left.names, right.function, right.names
         )

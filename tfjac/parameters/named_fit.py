@@ -88,20 +88,21 @@ class NamedFit(SaysNames):
         """One sentence on why it stopped."""
         if self._vanished:
             return (
-                f"The width {', '.join(self._vanished)} went to zero, where the peak lies between the data: start from "
-                "other values, or give the width a min."
+                f"The width {', '.join(self._vanished)} is below the distance of the data, and the peak lies between "
+                "them: start from other values, or give the width a min."
             )
         return self.fit.message
 
     @functools.cached_property
     def _vanished(self):
-        """The names of the widths that are a thousandth of the least distance of the data, or less."""
-        widths = [name for name in getattr(self._f, "widths", ()) if self._given[name].vary]
+        """The names of the widths that the fit made so small that at most one of the data is above half the height."""
+        widths = getattr(self._f, "widths", {})
         if not widths:
             return []
-        places = np.unique(np.ravel(self.fit.xdata))
-        least = np.diff(places).min() if places.size > 1 else 0.0
-        return [name for name in widths if self.values[name] <= 1e-3 * least]
+        places, given = np.unique(np.ravel(self.fit.xdata)), self._given.valuesdict()
+        distance = np.diff(places).min() if places.size > 1 else 0.0
+        small = [name for name, least in widths.items() if self.values[name] <= least * distance]
+        return [name for name in small if self.values[name] != given[name]]
 
     @property
     def cost(self) -> float:
