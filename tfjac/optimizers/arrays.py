@@ -162,9 +162,9 @@ def damped_solve(matrix: Any, vector: Any, scaling: Any, damping: Any) -> tuple[
 # ------------------------------------------------------------------ dtypes
 
 
-def constant(value: Any, like: Any, dtype: Any = None) -> Any:
+def constant(value: Any, like: Any, dtype: tf.DType | None = None) -> Any:
     """Return a number as a scalar of the dtype of `like`, or of another: a tensor if `like` is one."""
-    if isinstance(like, _KNOWN):
+    if isinstance(like, (np.ndarray, np.generic)):
         return np.asarray(value, like.dtype if dtype is None else tf.as_dtype(dtype).as_numpy_dtype)[()]
     return tf.constant(value, like.dtype if dtype is None else dtype)
 

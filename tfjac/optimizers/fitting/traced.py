@@ -140,11 +140,12 @@ class TracedMinimisation:
         """Return a `Run` before its first step."""
         conditions = tf.nest.map_structure(np.asarray, conditions)
         problem = Problem(self.residuals, tf.nest.flatten(variables), self._settings)
-        steps: Any = (
-            CalledSteps(self._step, problem, data)
-            if self._evaluation is None
-            else DenseSteps(self._evaluation, problem, problem.variables, data)
-        )
+        steps: Any
+        if self._evaluation is not None:
+            steps = DenseSteps(self._evaluation, problem, problem.variables, data)
+        else:
+            assert self._step is not None
+            steps = CalledSteps(self._step, problem, data)
         run = Run(steps, self._settings.limits, data, variables, conditions, max_steps)
         with run.undone(), arrays.quiet():
             run.begin(*begun(steps, problem, self._known(steps, data, conditions), conditions))

@@ -126,12 +126,14 @@ class DenseSteps(Carrier):
         self._given: list[Tensor] = []
         self._unit: Any = None
         self._drawn: list = []
+        self._start: Here | None = None
+        self._trial: Here | None = None
         self.read()
 
     def place(self, invariants: Invariants) -> None:
         """Take steps with these `Invariants` from now on."""
         if self._unit != invariants.unit or any(one is not other for one, other in zip(self._drawn, invariants.drawn)):
-            self._start = self._trial = None
+            self._start, self._trial = None, None
         self._unit, self._drawn, (self._box, prior, _) = invariants.unit, invariants.drawn, invariants.conditions
         self._prior = prior and prior.in_units(self._unit)
         inputs = [*self._drawn, self._unit]
@@ -140,8 +142,7 @@ class DenseSteps(Carrier):
     def read(self) -> None:
         """Go to where the variables are."""
         self.x: Array = np.concatenate([np.ravel(each.numpy()) for each in self._variables])
-        self._start: Here | None = None
-        self._trial: Here | None = None
+        self._start, self._trial = None, None
 
     # -------------------------------------------------------------- as a `Carrier`
 
@@ -183,15 +184,16 @@ class DenseSteps(Carrier):
     def here(self) -> Here:
         """Return what is known at x."""
         known = [each for each in (self._start, self._trial) if each is not None and each.x is self.x]
-        self._start = known[0] if known else self._evaluated()
-        return self._start
+        found = known[0] if known else self._evaluated()
+        self._start = found
+        return found
 
     def cost(self) -> Any:
         """Return F at x."""
         if self._evaluation.cost is None:
-            self._trial = self._evaluated()
-            return self._with_prior(self._trial.cost)
-        return self._with_prior(call_flat(self._evaluation.cost, self._inputs()).numpy())
+            found = self._trial = self._evaluated()
+            return self.with_prior(found.cost)
+        return self.with_prior(call_flat(self._evaluation.cost, self._inputs()).numpy())
 
     def prior(self) -> Prior:
         """Return the `Prior` at x."""
@@ -206,7 +208,8 @@ class DenseSteps(Carrier):
     def _inputs(self) -> list[Tensor]:
         return [tf.constant(self.x), *self._given]
 
-    def _with_prior(self, cost: Any) -> Any:
+    def with_prior(self, cost: Any) -> Any:
+        """Return a cost of residuals, and the part of the prior at x."""
         return cost + self._prior.cost(self.x) if self._prior else cost
 
 
@@ -221,7 +224,7 @@ class DenseObjective(Objective):
 
     def __init__(self, steps: DenseSteps) -> None:
         self._steps, self.columns, self.variables = steps, steps.columns, []
-        self.cost = steps._with_prior(steps.here().cost)
+        self.cost = steps.with_prior(steps.here().cost)
 
     def values(self) -> list:
         return self._steps.values()
