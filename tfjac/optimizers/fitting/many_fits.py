@@ -13,9 +13,9 @@ from tfjac.optimizers.conditions.bounds import Bounds, Box
 from tfjac.optimizers.execution.many_fits.fit_columns import FitColumns
 from tfjac.optimizers.execution.many_fits.fit_objective import FitObjective
 from tfjac.optimizers.execution.many_fits.fit_residuals import BatchedResiduals
-from tfjac.optimizers.execution.many_fits.pool import FitData, Pool, at_most, num_fits
+from tfjac.optimizers.execution.many_fits.pool import FitData, Found, Pool, at_most, num_fits
 from tfjac.optimizers.execution.many_fits.shards import Shards, checked_devices
-from tfjac.optimizers.execution.many_fits.vanished_fits import VanishedFits
+from tfjac.optimizers.execution.many_fits.vanished_fits import VanishedFits, are_asked
 from tfjac.optimizers.fitting.implicit import without_derivatives
 from tfjac.optimizers.loop.options import Options, Settings
 from tfjac.optimizers.objective.robust import losses_of
@@ -222,6 +222,7 @@ class BatchedMinimiser:
         self._problem = FitObjective(self._placed, settings.losses, settings.jit_compile)
         self._minimised = tf.function(self._minimise, autograph=False)
         self._concrete: Any = None
+        self._vanished: Any = None
         self._ended = quiet_function(lambda values, *data: self._linearise(values, list(data)), reduce_retracing=True)
 
     @staticmethod
@@ -232,44 +233,62 @@ class BatchedMinimiser:
     def __call__(self, values: Tensor, data: list[Tensor], box: Any, max_steps: Any) -> Any:
         """Return what the fits `Found` from `values` `[B, p]` on."""
         if not tf.executing_eagerly():
-            return self._minimised(values, data, box, max_steps)
+            return self._told(values, data, box, self._minimised(values, data, box, max_steps))
         if self._concrete is None:
-            self._concrete = self._minimised.get_concrete_function(*self._specs(values, data, box, max_steps))
-        return self._concrete(values, data, box, max_steps)
+            self._concrete = self._minimised.get_concrete_function(*self._specs(values, data, box), max_steps)
+        found = self._concrete(values, data, box, max_steps)
+        if not are_asked(found, values, box):
+            return found._replace(vanished=tf.zeros(values.shape, tf.bool))
+        if self._vanished is None:
+            traced = tf.function(self._told, autograph=False)
+            self._vanished = traced.get_concrete_function(*self._specs(values, data, box, found))
+        return self._vanished(values, data, box, found)
 
     def serves(self, count: int, data: list[Tensor]) -> bool:
         """Return whether it minimises `count` fits with `data`, a list of eager tensors."""
         return count == (self._count or count) and self._placed.take(data, count)
 
-    def _specs(self, values: Tensor, data: list[Tensor], box: Any, max_steps: Any) -> tuple:
-        """Return `tf.TensorSpec` of what it is called with, of any number of fits where it serves for any."""
+    def _specs(self, values: Tensor, data: list[Tensor], *others: Any) -> tuple:
+        """Return `tf.TensorSpec` of what it is called with, of any number of fits where it serves for any.
+
+        Args:
+            values, data: as above.
+            *others: nests of tensors with a row for each fit.
+        """
 
         def of_fits(tensor: Tensor) -> tf.TensorSpec:
             return tf.TensorSpec([self._count, *tensor.shape[1:]], tensor.dtype)
 
         specs = self._placed.data_specs[: len(data)]
-        return of_fits(values), specs, tf.nest.map_structure(of_fits, box), max_steps
+        return of_fits(values), specs, *tf.nest.map_structure(of_fits, others)
 
     def at_the_end(self, values: Tensor, data: list[Tensor]) -> list[Array]:
         """Return what `FitObjective.at_the_end` does of all fits, NumPy, at `values` `[B, p]`."""
         return [part.numpy() for part in call_outside(self._ended, [values, *data])]
 
-    def _minimise(self, values: Tensor, data: list[Tensor], box: Any, max_steps: Any) -> Any:
+    def _minimise(self, values: Tensor, data: list[Tensor], box: Any, max_steps: Any) -> Found:
         method, limits = self._settings.method, self._settings.limits
 
         def minimised(values: Tensor, data: FitData, box: Any) -> Any:
             at_once = at_most(num_fits(values), self._at_once)
-            found = Pool(self._problem, data, values, box, self._shrinks).minimise(at_once, method, limits, max_steps)
-            ended = VanishedFits(self._problem, data, values, box, self._in_turn)
-            return ended.told(found, at_once, limits)
+            return Pool(self._problem, data, values, box, self._shrinks).minimise(at_once, method, limits, max_steps)
 
         return self._shards.mapped(minimised, values, self._data(data), box)
+
+    def _told(self, values: Tensor, data: list[Tensor], box: Any, found: Found) -> Found:
+        """Return what fits `Found`, after a look at those that J says too little of."""
+
+        def told(values: Tensor, data: FitData, box: Any, found: Found) -> Found:
+            ended = VanishedFits(self._problem, data, values, box, self._in_turn)
+            return ended.told(found, at_most(num_fits(values), self._at_once), self._settings.limits)
+
+        return self._shards.mapped(told, values, self._data(data), box, found)
 
     def _data(self, data: list[Tensor]) -> FitData:
         return FitData([*data, *self._placed.fixed], self._placed.own)
 
     def _linearise(self, values: Tensor, data: list[Tensor]) -> Any:
-        def linearised(values: Tensor, data: FitData, box: Any) -> Any:
+        def linearised(values: Tensor, data: FitData) -> Any:
             size, p = num_fits(values), values.shape[1]
 
             def some(index: Tensor) -> list[Tensor]:

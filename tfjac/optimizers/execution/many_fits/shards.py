@@ -3,12 +3,12 @@
 The parts are in one graph and independent of each other, so that TensorFlow runs them side by side.
 """
 
+from functools import partial
 from typing import Any
 
 import tensorflow as tf
 
 from tfjac.graph import run_side_by_side
-from tfjac.optimizers.conditions.bounds import Box
 from tfjac.types import Function, Tensor
 
 _HERE = tf.DeviceSpec(job="localhost", replica=0, task=0)
@@ -74,23 +74,22 @@ class Shards:
         self._starts = [count * part // parts for part in range(parts + 1)]
         self.several = parts > 1
 
-    def mapped(self, function: Function, values: Tensor, data: Any, box: Box | tuple[()] = ()) -> Any:
+    def mapped(self, function: Function, values: Tensor, data: Any, *others: Any) -> Any:
         """Return what `function` gives for the fits of each part, a nest of tensors `[B, ...]`.
 
         Args:
-            function: from `values`, `data` and `box` of n fits to a nest of tensors `[n, ...]`.
+            function: from `values`, `data` and `others` of n fits to a nest of tensors `[n, ...]`.
             values: `[B, p]`.
             data: `FitData`.
-            box: a `Box` of `[B, p]`, or an empty tuple.
+            *others: nests of tensors `[B, ...]`.
         """
         if self._devices is None:
-            return function(values, data, box)
+            return function(values, data, *others)
         traced_once, found = tf.function(function, autograph=False), []  # for all parts of a size
         for device, start, end in zip(self._devices, self._starts, self._starts[1:]):
             index = tf.range(start, end)
-            box_here = box and Box(*(tf.gather(side, index) for side in box))
-            values_here, data_here = tf.gather(values, index), data.of(index)
+            values_here, others_here = tf.nest.map_structure(partial(tf.gather, indices=index), (values, others))
             with tf.device(device):
-                found.append(traced_once(values_here, data_here, box_here))
+                found.append(traced_once(values_here, data.of(index), *others_here))
         run_side_by_side({tensor.op for part in found for tensor in tf.nest.flatten(part)})
         return tf.nest.map_structure(lambda *parts: tf.concat(parts, axis=0), *found)

@@ -15,6 +15,15 @@ from tfjac.optimizers.statuses import Status
 from tfjac.types import Tensor
 
 
+def are_asked(found: Found, start: Tensor, box: Box | tuple[()]) -> bool:
+    """Return whether any of what fits `Found` is to be looked at again, eager tensors; see `VanishedFits`."""
+    statuses = found.outcome.status.numpy()
+    if (statuses == Status.STALLED).any():
+        return True
+    flat = (statuses == Status.GRADIENT_TOLERANCE).any()
+    return flat and bool(tf.reduce_any(is_doubtful(found.outcome, start, found.values, box)))
+
+
 class VanishedFits:
     """Fits that have ended, and what it takes to look at some of them again.
 
