@@ -18,7 +18,6 @@ from tfjac.optimizers.loop.attempt import (
     is_decided,
     judged,
     largest,
-    looked_at,
     point_at,
     propose,
     report_of,
@@ -55,6 +54,7 @@ class Fits(NamedTuple):
         outcome: an `Outcome` without `x`, so far.
         first_cost: `[n]`, `first_cost_of` the first step.
         stretch: a `Stretch`, of each fit.
+        doubtful: `[n]`, bool: whether its last step met a tolerance, and it is to be seen if `values` meet one.
     """
 
     index: tf.Tensor
@@ -69,6 +69,7 @@ class Fits(NamedTuple):
     outcome: Outcome
     first_cost: tf.Tensor
     stretch: Stretch
+    doubtful: tf.Tensor
 
     @property
     def running(self) -> Tensor:
@@ -110,6 +111,7 @@ class Fits(NamedTuple):
             outcome,
             none,
             Stretch.begun(none),
+            tf.zeros_like(exist),
         )
 
     @property
@@ -144,9 +146,11 @@ def attempt(fits: Fits, linearise: Function, method: Method, limits: Tolerances,
     made = judged(fits.last._replace(state=damping), candidate, here.gradient, point, costs, method)
 
     going = fits.running & ~fits.fresh
-    tried = going & point.usable
-    last = chosen(tried, made, fits.last)
+    last = chosen(going & point.usable, made, fits.last)
     report = report_of(last, point, here.cost, fits.values, here.gradient)
+    standing = _standing(fits, report, point, limits, max_steps)
+    going &= tf.equal(standing, int(Status.RUNNING))
+    tried = going & point.usable
     first_cost = tf.where(tf.equal(fits.outcome.steps, 0), first_cost_of(report), fits.first_cost)
     stretch = fits.stretch.after(report, limits)
     status = status_after(report, limits, first_cost, stretch.is_long)
@@ -156,7 +160,10 @@ def attempt(fits: Fits, linearise: Function, method: Method, limits: Tolerances,
     scaling = chosen(tried & ended, scaling, fits.state.scaling)  # D stays while a step is tried again
     state = State(chosen(tried, last.state, fits.state.damping), scaling)
     now = chosen(kept | fits.fresh, there, fits.here)
-    after = fits._replace(
+    doubtful = ended & kept & has_converged(status)
+    status = tf.where(doubtful, int(Status.RUNNING), status)
+    outcome = _told(fits, ended, report, status, max_steps, doubtful)
+    return fits._replace(
         fresh=tf.zeros_like(fits.fresh),
         values=chosen(kept, end, fits.values),
         unit=unit,
@@ -165,10 +172,9 @@ def attempt(fits: Fits, linearise: Function, method: Method, limits: Tolerances,
         last=chosen(ended | fits.fresh, Attempt.none_yet(now.cost, state.damping), last),
         first_cost=first_cost,
         stretch=chosen(ended, stretch, fits.stretch),
+        outcome=outcome._replace(status=tf.where(going | fits.fresh, outcome.status, standing)),
+        doubtful=doubtful,
     )
-    doubtful = ended & kept & has_converged(status)
-    status = tf.where(doubtful, _standing(after, doubtful, method, limits), status)
-    return after._replace(outcome=_told(fits, ended, report, status, max_steps))
 
 
 def _gain(here: Linearised, there: Linearised) -> Tensor:
@@ -179,23 +185,20 @@ def _gain(here: Linearised, there: Linearised) -> Tensor:
     return tf.where(finite, gain, tf.fill(tf.shape(gain), tf.constant(float("-inf"), gain.dtype)))
 
 
-def _standing(fits: Fits, doubtful: Tensor, method: Method, limits: Tolerances) -> Tensor:
-    """Return the `Status` that each fit has where it is, `[n]`, if any is `doubtful`; see `standing_of`."""
+def _standing(fits: Fits, report: Report, point: Point, limits: Tolerances, max_steps: Tensor) -> Tensor:
+    """Return the `Status` that doubtful fits have where they are, `[n]`, that of others as it is; see `standing_of`.
 
-    def standing() -> Tensor:
-        here, _ = _free(fits)
-        diagonal = tf.linalg.diag_part(here.gram)
-        point = point_at(fits.values, here.cost, here.gradient, diagonal, fits.state, method)
-        damping = method.damping.resume(fits.state.damping, point.curvature, point.length)
-        _, candidate = _proposed(fits, here, point, damping, method)
-        seen = looked_at(Attempt.none_yet(here.cost, damping), candidate, point)
-        report = report_of(seen, point, here.cost, fits.values, here.gradient)
-        stationary = tf.where(point.stationary, int(Status.GRADIENT_TOLERANCE), int(Status.RUNNING))
-        status = tf.where(point.usable, standing_of(report, limits, fits.first_cost), stationary)
-        return tf.where(point.finite, status, int(Status.NOT_FINITE))
-
-    nothing = tf.fill(tf.shape(fits.index), int(Status.RUNNING))
-    return tf.cond(tf.reduce_any(doubtful), standing, lambda: nothing)
+    Args:
+        fits: `Fits`.
+        report: the `Report` of the attempt that was proposed from there; nothing of it counts but the proposal.
+        point: the `Point` there.
+        limits: `Tolerances`.
+        max_steps: scalar int32.
+    """
+    status = tf.where(point.usable, standing_of(report, limits, fits.first_cost), report.status)
+    last = tf.equal(status, int(Status.RUNNING)) & (fits.outcome.steps >= max_steps)
+    status = tf.where(last, int(Status.MAX_STEPS), status)
+    return tf.where(fits.running & fits.doubtful, status, fits.outcome.status)
 
 
 def _is_settled(report: Report, status: Tensor, limits: Tolerances) -> Tensor:
@@ -208,9 +211,10 @@ def _is_settled(report: Report, status: Tensor, limits: Tolerances) -> Tensor:
     return ~report.accepted & same & met
 
 
-def _told(fits: Fits, ended: Tensor, report: Report, status: Tensor, max_steps: Tensor) -> Outcome:
+def _told(fits: Fits, ended: Tensor, report: Report, status: Tensor, max_steps: Tensor, doubtful: Tensor) -> Outcome:
     """Return the `outcome` of the fits after the `Report` of the steps that have `ended`, and the `status` by it."""
-    outcome, begins = outcome_after(fits.outcome, ended, report, status, max_steps), fits.running & fits.fresh
+    outcome = outcome_after(fits.outcome, ended, report, status, max_steps, doubtful=doubtful)
+    begins = fits.running & fits.fresh
     outcome = chosen(ended, outcome, fits.outcome)
     status = tf.where(begins & (max_steps < 1), int(Status.MAX_STEPS), outcome.status)
     if fits.box:
