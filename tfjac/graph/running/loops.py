@@ -22,6 +22,7 @@ import tensorflow as tf
 
 from tfjac.graph._private import compiled_by_xla, function_bodies, outer_graph, set_text_attribute
 from tfjac.graph.facts import is_branching, is_call
+from tfjac.graph.running.packing import Packing
 from tfjac.types import Tensor
 
 SMALL = 2**20
@@ -51,7 +52,18 @@ def while_loop(
     """
 
     def loop() -> Any:
-        return tf.while_loop(cond, body, loop_vars, **options)
+        if tf.executing_eagerly() or "shape_invariants" in options:
+            return tf.while_loop(cond, body, loop_vars, **options)
+        start = tf.nest.map_structure(_as_tensor, loop_vars)
+        packing = Packing(start)
+
+        def more(*packed: Any) -> Any:
+            return cond(*packing.unpack(packed))
+
+        def once(*packed: Any) -> Any:
+            return packing.pack(body(*packing.unpack(packed)))
+
+        return packing.unpack(tf.while_loop(more, once, packing.pack(start), **options))
 
     graph = tf.compat.v1.get_default_graph()
     if small and not tf.executing_eagerly():
@@ -59,6 +71,10 @@ def while_loop(
     if tf.executing_eagerly() or _is_settled(graph) or compiled_by_xla(graph):
         return loop()
     return _called_apart(loop, folds)
+
+
+def _as_tensor(given: Any) -> Any:
+    return given if isinstance(given, tf.TensorArray) else tf.convert_to_tensor(given)
 
 
 def numbers_in(graph: tf.Graph) -> float:

@@ -237,7 +237,7 @@ class BatchedMinimiser:
         if self._concrete is None:
             self._concrete = self._minimised.get_concrete_function(*self._specs(values, data, box), max_steps)
         found = self._concrete(values, data, box, max_steps)
-        if not are_asked(found, values, box):
+        if not tf.reduce_any(are_asked(found, values, box)):
             return found._replace(vanished=tf.zeros(values.shape, tf.bool))
         if self._vanished is None:
             traced = tf.function(self._told, autograph=False)

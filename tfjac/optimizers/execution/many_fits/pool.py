@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from tfjac.graph import while_loop
+from tfjac.graph import Packing, while_loop
 from tfjac.optimizers.conditions.bounds import Box
 from tfjac.optimizers.execution.many_fits.fit_objective import FitObjective, Linearised
 from tfjac.optimizers.execution.many_fits.fits import Fits, attempt
@@ -91,6 +91,8 @@ class Pool:
             max_steps: scalar int32.
         """
         names, index = method.damping.state_names, tf.range(at_once)
+        fits, nothing = self._begun(index, names), self._nothing()
+        rows, ends = Packing(fits, rank=1), Packing(nothing, rank=1)
 
         def busy(fits: Fits, begun: Tensor) -> Tensor:
             size = tf.size(fits.index)
@@ -98,29 +100,33 @@ class Pool:
             most = tf.where(begun < self._count, 3 * size // 4, fewer)
             return tf.math.count_nonzero(fits.running, dtype=tf.int32) > most
 
-        def until_some_end(fits: Fits, begun: Tensor) -> Fits:
-            def one_more(fits: Fits) -> tuple[Fits]:
-                return (attempt(fits, self._linearise, method, limits, max_steps),)
+        def until_some_end(packed: list[Tensor], begun: Tensor) -> list[Tensor]:
+            def one_more(*packed: Tensor) -> list[Tensor]:
+                return rows.pack(attempt(rows.unpack(packed), self._linearise, method, limits, max_steps))
 
-            return while_loop(lambda fits: busy(fits, begun), one_more, (fits,))[0]
+            return while_loop(lambda *packed: busy(rows.unpack(packed), begun), one_more, packed)
 
-        def some_left(fits: Fits, begun: Tensor, found: Found) -> Tensor:
-            return tf.reduce_any(fits.running)
+        def some_left(packed: list[Tensor], begun: Tensor, found: list[Tensor]) -> Tensor:
+            return tf.reduce_any(rows.unpack(packed).running)
 
-        def next_round(fits: Fits, begun: Tensor, found: Found) -> tuple[Fits, Tensor, Found]:
-            fits = until_some_end(fits, begun)
-            found = _noted(found, fits)
-            fits, begun = self._refilled(fits, begun, names)
-            return self._shrunk(fits, begun) if self._shrinks else fits, begun, found
+        def next_round(packed: list[Tensor], begun: Tensor, found: list[Tensor]) -> tuple[list, Tensor, list]:
+            packed = until_some_end(packed, begun)
+            fits = rows.unpack(packed)
+            found = _noted(found, fits, ends.pack(_outcomes_of(fits)))
+            next_ones, begun = self._next_ones(fits, begun, names)
+            packed = chosen(~fits.running, rows.pack(next_ones), packed)
+            if self._shrinks:
+                left = self._places_left(rows.unpack(packed).running, begun)
+                packed = [tf.gather(each, left) for each in packed]
+            return packed, begun, found
 
-        fits = self._begun(index, names)
-        start = fits, tf.convert_to_tensor(at_once), self._nothing()
+        start = rows.pack(fits), tf.convert_to_tensor(at_once), ends.pack(nothing)
         shapes = tf.nest.map_structure(lambda each: each.shape, start)
         if self._shrinks:
-            of_fits, _, of_found = tf.nest.map_structure(_of_any_rows, (fits, (), start[2]))
+            of_fits, _, of_found = tf.nest.map_structure(_of_any_rows, (start[0], (), start[2]))
             shapes = of_fits, shapes[1], of_found
         *_, found = while_loop(some_left, next_round, start, folds=False, shape_invariants=shapes)
-        return tf.nest.map_structure(lambda each: each[: self._count], found)
+        return ends.unpack([each[: self._count] for each in found])
 
     def _linearise(self, values: Tensor, own: list[Tensor], unit: Tensor, fresh: Tensor) -> tuple[Linearised, Tensor]:
         return self._objective.linearise(values, self._data.among_shared(own), unit, fresh)
@@ -131,24 +137,20 @@ class Pool:
         box = self._box and Box(*(tf.gather(side, row) for side in self._box))
         return Fits.begun(index, tf.gather(self._values, row), self._data.rows(row), box, names, index < self._count)
 
-    def _refilled(self, fits: Fits, begun: Tensor, names: tuple[str, ...]) -> tuple[Fits, Tensor]:
-        """Return the fits with the next ones in the places of those that have ended, and how many have begun then."""
+    def _next_ones(self, fits: Fits, begun: Tensor, names: tuple[str, ...]) -> tuple[Fits, Tensor]:
+        """Return the fits that come in the places of those that have ended, and how many have begun then."""
         ended = ~fits.running
         next_ones = begun - 1 + tf.cumsum(tf.cast(ended, tf.int32))
         index = tf.where(ended, tf.minimum(next_ones, self._count), fits.index)
-        fits = chosen(ended, self._begun(index, names), fits)
-        return fits, tf.minimum(next_ones[-1] + 1, self._count)
+        return self._begun(index, names), tf.minimum(next_ones[-1] + 1, self._count)
 
-    def _shrunk(self, fits: Fits, begun: Tensor) -> Fits:
-        """Return the fits, or those that are running with as few others as may be, where these fill many places."""
-        size, running = tf.size(fits.index), tf.math.count_nonzero(fits.running, dtype=tf.int32)
+    def _places_left(self, running: Tensor, begun: Tensor) -> Tensor:
+        """Return the places to go on with: all, or those of fits that are running, with as few others as may be."""
+        size, number = tf.size(running), tf.math.count_nonzero(running, dtype=tf.int32)
         enough = tf.maximum(size // _SHRINKS_BY, 1)
-
-        def fewer() -> Fits:
-            first = tf.argsort(tf.cast(~fits.running, tf.int32), stable=True)[:enough]
-            return tf.nest.map_structure(lambda each: tf.gather(each, first), fits)
-
-        return tf.cond((begun >= self._count) & (running <= enough) & (enough < size), fewer, lambda: fits)
+        shrinks = (begun >= self._count) & (number <= enough)
+        first = tf.argsort(tf.cast(~running, tf.int32), stable=True)
+        return tf.where(shrinks, first, tf.range(size))[: tf.where(shrinks, enough, size)]
 
     def _nothing(self) -> Found:
         """Return a `Found` of zeros with one row more than there are fits."""
@@ -172,10 +174,13 @@ def _of_any_rows(tensor: Tensor) -> tf.TensorShape:
     return tf.TensorShape([None, *tensor.shape[1:]])
 
 
-def _noted(found: Found, fits: Fits) -> Found:
-    """Return `found` with what the fits that have ended came to; of others, and of places without a fit, nothing."""
-    nowhere = tf.shape(found.values)[0] - 1
-    outcome = fits.outcome._replace(cost=fits.here.cost, gradient_norm=fits.gradient_norm).in_units(fits.unit)
-    rows = tf.where(fits.running, nowhere, fits.index)[:, None]
-    noted = Found(fits.values, outcome, fits.shares)
-    return tf.nest.map_structure(lambda old, new: tf.tensor_scatter_nd_update(old, rows, new), found, noted)
+def _outcomes_of(fits: Fits) -> Found:
+    """Return what fits have come to."""
+    outcome = fits.outcome._replace(cost=fits.here.cost, gradient_norm=fits.gradient_norm)
+    return Found(fits.values, outcome.in_units(fits.unit), fits.shares)
+
+
+def _noted(found: list[Tensor], fits: Fits, now: list[Tensor]) -> list[Tensor]:
+    """Return `found` with the rows of the fits that have ended; of others, and of places without a fit, nothing."""
+    rows = tf.where(fits.running, tf.shape(found[0])[0] - 1, fits.index)[:, None]
+    return [tf.tensor_scatter_nd_update(old, rows, new) for old, new in zip(found, now)]

@@ -15,13 +15,17 @@ from tfjac.optimizers.statuses import Status
 from tfjac.types import Tensor
 
 
-def are_asked(found: Found, start: Tensor, box: Box | tuple[()]) -> bool:
-    """Return whether any of what fits `Found` is to be looked at again, eager tensors; see `VanishedFits`."""
-    statuses = found.outcome.status.numpy()
-    if (statuses == Status.STALLED).any():
-        return True
-    flat = (statuses == Status.GRADIENT_TOLERANCE).any()
-    return flat and bool(tf.reduce_any(is_doubtful(found.outcome, start, found.values, box)))
+def are_asked(found: Found, start: Tensor, box: Box | tuple[()]) -> Tensor:
+    """Return which of what fits `Found` are to be looked at again, `[B]`, bool; see `VanishedFits`.
+
+    Args:
+        found: a `Found`.
+        start: `[B, p]`, where they began.
+        box: a `Box` of `[B, p]`, or an empty tuple.
+    """
+    stalled = tf.equal(found.outcome.status, int(Status.STALLED))
+    doubts = unseen(found.shares, *_travelled(start, found.values), box)
+    return stalled | (found.outcome.success & tf.reduce_any(doubts, axis=1))
 
 
 class VanishedFits:
@@ -51,8 +55,7 @@ class VanishedFits:
             limits: `Tolerances`.
         """
         stalled, count = tf.equal(found.outcome.status, int(Status.STALLED)), tf.shape(found.values)[0]
-        doubts = unseen(found.shares, *_travelled(self._start, found.values), self._box)
-        asked = stalled | (found.outcome.success & tf.reduce_any(doubts, axis=1))
+        asked = are_asked(found, self._start, self._box)
         order = tf.argsort(tf.cast(~asked, tf.int32), stable=True) if self._in_turn else tf.range(count)
         number = tf.math.count_nonzero(asked, dtype=tf.int32)
 
