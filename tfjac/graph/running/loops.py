@@ -10,8 +10,9 @@ runtime optimizes apart, with the same options but for that one.
 A function that is called apart takes tenths of a second more when it first runs. Where all of a program is known to
 hold few numbers, far from 200 MB, its loops stay where they are.
 
-Grappler's constant folding takes long for bodies of many ops, as the second derivatives of unrolled steps are: 14 of
-the 26 seconds before 20 fits of three such steps began. So a loop can ask to be spared that.
+Grappler takes long for bodies of many ops, as the second derivatives of unrolled steps are: constant folding took 14
+of the 26 seconds before 20 fits of three such steps began, and all of grappler takes a third of the first call of many
+small fits, whose later calls are as long without it. So a loop can ask to be spared grappler.
 """
 
 import weakref
@@ -37,7 +38,7 @@ def while_loop(
     body: Callable,
     loop_vars: Sequence[Any],
     small: bool = False,
-    folds: bool = True,
+    optimizes: bool = True,
     **options: Any,
 ) -> Any:
     """Return `tf.while_loop(cond, body, loop_vars, **options)`, optimized apart in a graph that is not yet.
@@ -48,7 +49,7 @@ def while_loop(
         cond, body, loop_vars, options: as for `tf.while_loop`.
         small: whether all that is computed in this graph, by whomever, is known to be about `SMALL` numbers at most.
             Loops within the body take that from this one.
-        folds: whether grappler is to fold constants, if it is optimized apart.
+        optimizes: whether grappler is to optimize it, if that is done apart.
     """
 
     def loop() -> Any:
@@ -70,7 +71,7 @@ def while_loop(
         _settled.add(graph)
     if tf.executing_eagerly() or _is_settled(graph) or compiled_by_xla(graph):
         return loop()
-    return _called_apart(loop, folds)
+    return _called_apart(loop, optimizes)
 
 
 def _as_tensor(given: Any) -> Any:
@@ -99,7 +100,7 @@ def _is_settled(graph: tf.Graph | None) -> bool:
     return graph is not None
 
 
-def _called_apart(function: Callable[[], Any], folds: bool) -> Any:
+def _called_apart(function: Callable[[], Any], optimizes: bool) -> Any:
     """Return what `function()` does, a nest of tensors, called as a function that is not inlined."""
     structures: list[Any] = []
 
@@ -115,6 +116,6 @@ def _called_apart(function: Callable[[], Any], folds: bool) -> Any:
     config = tf.compat.v1.ConfigProto.FromString(call.get_attr("config_proto"))
     rewriter = config.graph_options.rewrite_options
     rewriter.memory_optimization = rewriter.NO_MEM_OPT
-    rewriter.constant_folding = rewriter.DEFAULT if folds else rewriter.OFF
+    rewriter.disable_meta_optimizer = not optimizes
     set_text_attribute(call, "config_proto", config.SerializeToString(deterministic=True))
     return tf.nest.pack_sequence_as(structures[-1], results)

@@ -125,7 +125,7 @@ class Pool:
         if self._shrinks:
             of_fits, _, of_found = tf.nest.map_structure(_of_any_rows, (start[0], (), start[2]))
             shapes = of_fits, shapes[1], of_found
-        *_, found = while_loop(some_left, next_round, start, folds=False, shape_invariants=shapes)
+        *_, found = while_loop(some_left, next_round, start, optimizes=False, shape_invariants=shapes)
         return ends.unpack([each[: self._count] for each in found])
 
     def _linearise(self, values: Tensor, own: list[Tensor], unit: Tensor, fresh: Tensor) -> tuple[Linearised, Tensor]:

@@ -74,7 +74,7 @@ class VanishedFits:
         nothing = tf.zeros([count + 1, found.values.shape[1]], tf.bool)
         start = tf.constant(0), nothing, tf.zeros([count + 1], tf.bool)
         shapes = tf.TensorShape([]), nothing.shape, tf.TensorShape([None])
-        _, vanished, falls = while_loop(more, some, start, folds=False, shape_invariants=shapes)
+        _, vanished, falls = while_loop(more, some, start, optimizes=False, shape_invariants=shapes)
         vanished = tf.ensure_shape(vanished[:count], found.values.shape)
         status = tf.where(tf.reduce_any(vanished, axis=1), int(Status.GRADIENT_TOLERANCE), found.outcome.status)
         status = tf.where(falls[:count], int(Status.NOT_A_MINIMUM), status)
