@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfjac.graph import SHARED, ExampleAxis, analyse_examples, static_trip_count
+from tfjac.graph import SHARED, ExampleAxis, Packing, analyse_examples, static_trip_count, while_loop
 from tfjac.graph.copying.bodies import bodies_of
 
 LOOPS = {
@@ -66,3 +66,35 @@ def test_axes_inside_a_loop():
     assert of_w is SHARED
     assert states == {ExampleAxis(1)}
     assert list(invariant) == [SHARED]
+
+
+def test_scalars_of_a_loop_travel_as_one_tensor():
+    """What is of one dtype; a vector, and what is alone in its dtype, as they are. The oracle is Python."""
+    start = (tf.constant(0), (tf.constant(1.0), tf.constant(2.0)), tf.constant([1.0, 2.0]), tf.constant(False))
+
+    def body(count, pair, vector, flag):
+        return count + 1, (pair[1], pair[0] + pair[1]), vector * pair[1], ~flag
+
+    @tf.function(autograph=False)
+    def run():
+        return while_loop(lambda count, *_: count < 5, body, start, small=True)
+
+    found = tf.nest.map_structure(lambda each: each.numpy().tolist(), run())
+    assert found == (5, (13.0, 21.0), [3120.0, 6240.0], True)
+    loops = [op for op in run.get_concrete_function().graph.get_operations() if op.type in ("While", "StatelessWhile")]
+    shapes = sorted(str(each.shape) for loop in loops for each in loop.outputs)
+    assert shapes.count("(2,)") == 2, shapes
+
+
+def test_what_is_packed_comes_back_in_its_place():
+    nest = {
+        "a": tf.constant([1.0, 2.0]),
+        "b": (tf.constant([3, 4]), tf.constant([[5.0]])),
+        "c": tf.constant([6.0, 7.0]),
+    }
+    packing = Packing(nest, rank=1)
+    packed = packing.pack(nest)
+    assert [each.shape.as_list() for each in packed] == [[2, 2], [2], [1, 1]]
+    back = packing.unpack([tf.gather(packed[0], [1, 0]), *packed[1:]])
+    assert (back["a"].numpy().tolist(), back["c"].numpy().tolist()) == ([2.0, 1.0], [7.0, 6.0])
+    assert back["b"][0].numpy().tolist() == [3, 4] and back["b"][1].numpy().tolist() == [[5.0]]

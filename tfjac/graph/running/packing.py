@@ -17,17 +17,14 @@ class Packing:
     Args:
         nest: nest of tensors.
         rank: up to which rank tensors are packed. Vectors are as long as others of the same static shape.
-        least: how many of a kind are packed.
     """
 
-    def __init__(self, nest: Any, rank: int = 0, least: int = 2) -> None:
+    def __init__(self, nest: Any, rank: int = 0) -> None:
         self._nest, groups = nest, {}  # type: ignore[var-annotated]
         for place, each in enumerate(tf.nest.flatten(nest)):
             kind = (each.dtype, *each.shape) if tf.is_tensor(each) and _is_plain(each, rank) else place
             groups.setdefault(kind, []).append(place)
-        self._groups: list[list[int]] = []
-        for places in groups.values():
-            self._groups += [places] if len(places) >= least else [[place] for place in places]
+        self._groups: list[list[int]] = list(groups.values())
 
     def pack(self, nest: Any) -> list[Tensor]:
         """Return tensors of a nest like the one given, packed, a list."""
@@ -42,12 +39,6 @@ class Packing:
             for place, part in zip(places, parts):
                 flat[place] = part
         return tf.nest.pack_sequence_as(self._nest, flat)
-
-    def shapes(self, nest: Any) -> list[Any]:
-        """Return `tf.TensorShape` of what is packed, from a nest of those of what is not."""
-        flat = tf.nest.flatten(nest)
-        pairs = [(flat[places[0]], len(places)) for places in self._groups]
-        return [shape if count == 1 else [*shape, count] for shape, count in pairs]
 
 
 def _is_plain(tensor: Tensor, rank: int) -> bool:
