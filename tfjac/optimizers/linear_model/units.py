@@ -59,11 +59,12 @@ class BlockInUnits(JacobianBlock):
 
     def __init__(self, block: JacobianBlock, units: Units) -> None:
         self._block, self._units = block, units
+        self._factors = units.of_factors(block.factors)
 
     @property
     def factors(self) -> list:
         """The factors, one per variable; None for a variable that does not move these residuals."""
-        return self._units.of_factors(self._block.factors)
+        return self._factors
 
     @property
     def num_probes(self) -> int | None:

@@ -89,7 +89,13 @@ class AutoAcceleration(GeodesicAcceleration):
 
     def __init__(self, limit: float = 0.75, difference: float = 0.1, wide: bool = True) -> None:
         super().__init__(limit, difference)
-        self.wide = bool(wide)
+        self.wide, self._where = bool(wide), None
+
+    def where(self, condition: Tensor) -> "AutoAcceleration":
+        """Return the same where a condition holds, a scalar bool of the graph being traced, and none elsewhere."""
+        other = AutoAcceleration(**self.get_config())
+        other._where = condition
+        return other
 
     def suits(self, solver: Solver, objective: Objective, model: LinearModel) -> bool | Tensor:
         """Return whether steps gain more than they cost when they are bent."""
@@ -97,7 +103,8 @@ class AutoAcceleration(GeodesicAcceleration):
             return False
         if objective.is_shared and not self.wide:  # no worker knows the rows of all
             return False
-        return self.wide or model.num_rows >= model.num_parameters
+        suits = self.wide or model.num_rows >= model.num_parameters
+        return suits if self._where is None or suits is False else self._where & suits
 
     def get_config(self) -> Config:
         """Return the arguments of the constructor."""

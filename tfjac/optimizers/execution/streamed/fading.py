@@ -77,10 +77,8 @@ class FadingModel(BatchMemory):
         factor = tf.math.divide_no_nan(self._weight.value.read_value(), tf.cast(weight, tf.float64))
         factor = decay * tf.cast(factor, self.dtype)
         gram, gradient = self._gram.value.read_value(), self._gradient.value.read_value()
-        moved = position - self._centre.value.read_value()
-        far = tf.reduce_any(tf.not_equal(moved, 0))
-        gradient += tf.cond(far, lambda: tf.linalg.matvec(gram, moved), lambda: tf.zeros_like(moved))
-        return factor * gram, factor * gradient
+        gradient += tf.linalg.matvec(gram, position - self._centre.value.read_value())
+        return factor * gram, tf.math.multiply_no_nan(gradient, factor)  # far away it may be out of range
 
     def remember(
         self, recalling: RecallingObjective, wanted: Tensor, moved: Tensor, position: Tensor, weight: Tensor

@@ -68,7 +68,13 @@ class LeastDamping:
             kept.value.assign(tf.where(counts, value, kept.value.read_value()))
 
     def raised(
-        self, state: State, method: Method, objective: SummedObjective, batch: LinearModel, diagonal: Tensor
+        self,
+        state: State,
+        method: Method,
+        objective: SummedObjective,
+        batch: LinearModel,
+        diagonal: Tensor,
+        streams: Tensor | None = None,
     ) -> State:
         """Return a `State` whose λ is no less than the least.
 
@@ -76,6 +82,7 @@ class LeastDamping:
             state: `State`; method: `Method`.
             objective: `SummedObjective` of the batch; batch: its `LinearModel`.
             diagonal: `[p]`, diag(JᵀJ) of the batch.
+            streams: scalar bool, whether there is a least λ; None if there is.
         """
         diagonal = tf.cast(diagonal, state.scaling.dtype)
         metric = method.damping.metric(state.damping, method.scaling.update(state.scaling, diagonal))
@@ -84,8 +91,9 @@ class LeastDamping:
         least = share * tf.math.divide_no_nan(tf.reduce_sum(diagonal / metric), examples)
         names = method.damping.state_names
         raised = [tf.maximum(value, least) if name == "damping" else value for name, value in zip(names, state.damping)]
-        begun = tf.reduce_any([tf.not_equal(value, 0) for value in state.damping])
-        return State(tuple(tf.where(begun, new, old) for new, old in zip(raised, state.damping)), state.scaling)
+        counts = tf.reduce_any([tf.not_equal(value, 0) for value in state.damping])
+        counts = counts if streams is None else counts & streams
+        return State(tuple(tf.where(counts, new, old) for new, old in zip(raised, state.damping)), state.scaling)
 
     def share(self) -> Tensor:
         """Return s of sums of squares, a scalar float64; one before the first batch, and where v is zero."""

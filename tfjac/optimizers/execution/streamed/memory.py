@@ -28,6 +28,7 @@ from tfjac.optimizers.loop.records import Report, State, chosen
 from tfjac.optimizers.loop.step import Restrictions, Step, take_step
 from tfjac.optimizers.objective.reached_variables import refuse_precision
 from tfjac.optimizers.solvers import ConjugateGradientSolver
+from tfjac.optimizers.solvers.base import zeros_unless
 from tfjac.optimizers.solvers.plan import Plan
 from tfjac.optimizers.solvers.problem_sizes import ProblemSizes
 from tfjac.optimizers.statuses import Status
@@ -176,6 +177,11 @@ class AutoMemory:
         self._least.look(objective, batch, stayed)
         takes = self.model.takes(batch)
         self.keeps_nothing = takes is False
+        names = [solver.name for solver in method.solver.choose(sizes).solvers]
+        if takes is True and names == [self.model.solver.name]:  # the same step, on data that repeat without a memory
+            step, loss = self._step_on_new_data(objective, batch, state, method, weight, streams)
+            self._note(objective, loss)
+            return step
 
         def remember() -> tuple:
             step, loss = self._step_on_new_data(objective, batch, state, method, weight)
@@ -275,18 +281,30 @@ class AutoMemory:
         self._steps.value.assign(news.steps + 1)
 
     def _step_on_new_data(
-        self, objective: SummedObjective, batch: LinearModel, state: State, method: Method, weight: Tensor
+        self,
+        objective: SummedObjective,
+        batch: LinearModel,
+        state: State,
+        method: Method,
+        weight: Tensor,
+        streams: Tensor | None = None,
     ) -> tuple[Step, Tensor]:
-        """Return the `Step` and the loss of the batch after it."""
+        """Return the `Step` and the loss of the batch after it.
+
+        With `streams`, a scalar bool, that says whether the data are new: if not, nothing is recalled nor remembered.
+        """
         seen = self._seen.value.read_value()
         rows = tf.cast(batch.num_rows, tf.float64)
-        self._seen.value.assign(seen + rows)
-        model = self.model
-        decay = tf.cast(model.decay(seen, rows), self._dtype)
-        given, method = method, method._replace(solver=model.solver, acceleration=None)
+        model, bend = self.model, method.acceleration
+        decay, seen = tf.cast(model.decay(seen, rows), self._dtype), seen + rows
+        if streams is not None:
+            decay, seen = zeros_unless(streams, decay), zeros_unless(streams, seen)
+        self._seen.value.assign(seen)
+        bend = None if streams is None or bend is None else bend.where(~streams)
+        given, method = method, method._replace(solver=model.solver, acceleration=bend)
         recalled, diagonal = model.recalled(objective, batch, decay, weight)
-        damped = self._least.raised(state, method, objective, batch, diagonal)
-        step, loss = _remembering_step(recalled, objective, model, state, damped, method, weight)
+        damped = self._least.raised(state, method, objective, batch, diagonal, streams)
+        step, loss = _remembering_step(recalled, objective, model, state, damped, method, weight, streams)
         return step._replace(report=named(step.report, given, model.solver)), tf.cast(loss, tf.float64)
 
 
@@ -298,22 +316,25 @@ def _remembering_step(
     damped: State,
     method: Method,
     weight: Tensor,
+    streams: Tensor | None = None,
 ) -> tuple[Step, Tensor]:
     """Take a step, remember the batch, and return the `Step` and the loss of the batch after it.
 
     The step begins with the `State` `damped`. `state` stays where there was no step to take, and where a step was
     judged by rounding alone, as where a stream has nothing new to say: else damping would have grown beyond all measure
-    when the stream changes.
+    when the stream changes. Nothing of this is so where data do not stream, if that is given.
     """
     before = objective.position(objective.values())
     step = take_step(recalling, damped, method)
     report = step.report
     after = objective.position(objective.values())
-    idle = [int(Status.NOT_FINITE), int(Status.GRADIENT_TOLERANCE)]
-    is_idle = tf.reduce_any([tf.equal(report.status, status) for status in idle])
+    is_idle = tf.equal(report.status, int(Status.NOT_FINITE)) | tf.equal(report.status, int(Status.GRADIENT_TOLERANCE))
     moved, position = (tf.cast(each, model.dtype) for each in (after - before, after))
-    model.remember(recalling, ~is_idle & (weight > 0), moved, position, weight)
-    kept = step._replace(state=chosen(is_idle | _within_rounding(report), state, step.state))
+    wanted, stays = ~is_idle & (weight > 0), is_idle | _within_rounding(report)
+    if streams is not None:
+        wanted, stays = streams & wanted, streams & stays
+    model.remember(recalling, wanted, moved, position, weight)
+    kept = step._replace(state=chosen(stays, state, step.state))
     return kept, report.cost - recalling.remembered(after)
 
 
