@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from tfjac.graph import cond
 from tfjac.graph import while_loop as loop_in_graph
 from tfjac.ops import damped_solve as damped_solve_of_ops
 from tfjac.types import T
@@ -222,7 +223,7 @@ def branch(condition: Any, one: Callable[[], T], other: Callable[[], T]) -> T:
     """Return what one of two functions returns: the first where `condition`, a scalar bool, holds."""
     if isinstance(condition, _KNOWN):
         return one() if condition else other()
-    return tf.cond(condition, one, other)
+    return cond(condition, one, other)
 
 
 def loop(unfinished: Callable, body: Callable, start: Sequence[Any], small: bool = False) -> Any:

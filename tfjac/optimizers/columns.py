@@ -34,4 +34,5 @@ class Columns:
 
     def spread(self, numbers: Tensor) -> Tensor:
         """Return `[num_variables]` numbers, each repeated for the elements of its variable, `[p]`."""
-        return tf.repeat(numbers, self.sizes)
+        parts = [tf.fill([size], number) for size, number in zip(self.sizes, tf.unstack(numbers))]
+        return tf.concat(parts, axis=0)

@@ -14,6 +14,7 @@ from tfjac.graph._private.attributes import (
     set_text_attribute,
     text_attribute,
 )
+from tfjac.graph._private.constants import shared_constants, sharing_like_this
 from tfjac.graph._private.gradients import (
     forget_with,
     gradient_function,

@@ -21,7 +21,13 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfjac.graph._private import compiled_by_xla, function_bodies, outer_graph, set_text_attribute
+from tfjac.graph._private import (
+    compiled_by_xla,
+    function_bodies,
+    outer_graph,
+    set_text_attribute,
+    sharing_like_this,
+)
 from tfjac.graph.facts import is_branching, is_call
 from tfjac.graph.running.packing import Packing
 from tfjac.types import Tensor
@@ -64,6 +70,7 @@ def while_loop(
         def once(*packed: Any) -> Any:
             return packing.pack(body(*packing.unpack(packed)))
 
+        more, once = sharing_like_this(more), sharing_like_this(once)
         return packing.unpack(tf.while_loop(more, once, packing.pack(start), **options))
 
     graph = tf.compat.v1.get_default_graph()
@@ -76,6 +83,11 @@ def while_loop(
 
 def _as_tensor(given: Any) -> Any:
     return given if isinstance(given, tf.TensorArray) else tf.convert_to_tensor(given)
+
+
+def cond(condition: Tensor, yes: Callable[[], Any], no: Callable[[], Any]) -> Any:
+    """Return `tf.cond(condition, yes, no)`, whose branches share constants if the graph being traced does."""
+    return tf.cond(condition, sharing_like_this(yes), sharing_like_this(no))
 
 
 def numbers_in(graph: tf.Graph) -> float:
@@ -110,7 +122,7 @@ def _called_apart(function: Callable[[], Any], optimizes: bool) -> Any:
         structures.append(tf.nest.map_structure(lambda _: None, results))
         return tf.nest.flatten(results)
 
-    traced = tf.function(flat, autograph=False, experimental_attributes={"_noinline": True})
+    traced = tf.function(sharing_like_this(flat), autograph=False, experimental_attributes={"_noinline": True})
     results = traced.get_concrete_function()()
     call = results[0].op
     config = tf.compat.v1.ConfigProto.FromString(call.get_attr("config_proto"))

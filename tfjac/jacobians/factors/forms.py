@@ -212,11 +212,12 @@ class OuterFactor(Factor):
     def squared_column_norms(self) -> Tensor:
         if self.a.shape[1] != 1:
             return super().squared_column_norms()
-        inputs, outputs = tf.square(self.a[:, 0]), tf.reduce_sum(tf.square(self.d[:, :, 0]), axis=1)
+        inputs = tf.square(tf.squeeze(self.a, 1))
+        outputs = tf.reduce_sum(tf.square(tf.squeeze(self.d, 2)), axis=1)
         if self.a.shape[2] != 1:
             return tf.reshape(tf.einsum(f"ngi,ngo->{self.layout}", inputs, outputs), [-1])
         first, second = sorted(((inputs, "i"), (outputs, "o")), key=lambda each: self.layout.index(each[1]))
-        return tf.reshape(tf.matmul(first[0][:, 0], second[0][:, 0], transpose_a=True), [-1])
+        return tf.reshape(tf.matmul(tf.squeeze(first[0], 1), tf.squeeze(second[0], 1), transpose_a=True), [-1])
 
     def real(self) -> "Factor":
         """Re(a·d) = Re a · Re d - Im a · Im d: twice the positions."""

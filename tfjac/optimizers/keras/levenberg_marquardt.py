@@ -8,7 +8,7 @@ import keras
 import tensorflow as tf
 
 from tfjac.arguments import choice, deserialized, positive_integer, serialized
-from tfjac.graph import as_tf_variable, eager_creation, replay, verification_wanted, while_loop
+from tfjac.graph import as_tf_variable, eager_creation, replay, shared_constants, verification_wanted, while_loop
 from tfjac.optimizers.damping import get_damping
 from tfjac.optimizers.execution.computed import OneDevice, on_what_is_computed
 from tfjac.optimizers.execution.replicas import check_strategy, has_replicas
@@ -222,7 +222,7 @@ class LevenbergMarquardt(StepDiagnostics, SavesLateVariables, keras.optimizers.O
         self.pitfalls.look_at_graph(loss.graph, variables)
         given = {id(as_tf_variable(v)): gradient for gradient, v in zip(grads, trainable_variables or variables)}
         gradients = [given.get(id(as_tf_variable(variable))) for variable in variables]
-        with keras.name_scope(self.name):
+        with keras.name_scope(self.name), shared_constants():
             on_what_is_computed(self._advance_on_losses, variables, (loss, gradients))
 
     def _advance_on_losses(self, computed: Any) -> Any:

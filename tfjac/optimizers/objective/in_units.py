@@ -19,6 +19,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfjac.graph import cond
 from tfjac.optimizers.contracts import AS_FACTORS, Allowed, LinearModel
 from tfjac.optimizers.linear_model import Units, square_and_variance
 from tfjac.optimizers.objective.wrapped import WrappedObjective
@@ -77,7 +78,7 @@ class ObjectiveInUnits(WrappedObjective):
     def _units_of(self, model: LinearModel) -> Units:
         """Return the `Units` that are kept, or those of the first batch, and keep them."""
         kept = self._kept.value.read_value()
-        unit = tf.cond(kept > 0, lambda: kept, lambda: tf.cast(self._unit_of(model), kept.dtype))
+        unit = cond(kept > 0, lambda: kept, lambda: tf.cast(self._unit_of(model), kept.dtype))
         self._kept.value.assign(unit)
         return Units.of(self.columns, tf.cast(tf.where(unit > 0, unit, tf.ones_like(unit)), model.dtype), self._changed)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfjac.graph import as_tf_variable, replay, stays, verified
+from tfjac.graph import as_tf_variable, cond, replay, stays, verified
 from tfjac.optimizers.columns import Columns
 from tfjac.optimizers.conditions.coordinates import positions_of, sources_of
 from tfjac.optimizers.contracts import AS_FACTORS, Allowed, LinearModel, SummedObjective
@@ -153,7 +153,7 @@ class LocalObjective(SummedObjective):
             self.write(start)
             return False
 
-        tf.cond(accepted, lambda: True, restore)
+        cond(accepted, lambda: True, restore)
 
 
 class ObjectiveOnManifolds(LocalObjective):

@@ -18,6 +18,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfjac.graph import cond
 from tfjac.optimizers.contracts import LinearModel, Objective
 from tfjac.optimizers.execution.streamed.recalling import BatchMemory, RecallingObjective, all_finite, as_computed_in
 from tfjac.optimizers.execution.streamed.sums import Equations
@@ -94,7 +95,7 @@ class FadingModel(BatchMemory):
             self._weight.value.assign(tf.cast(weight, tf.float64))
             return True
 
-        tf.cond(wanted & all_finite(tf.linalg.diag_part(gram), gradient), keep, lambda: False)
+        cond(wanted & all_finite(tf.linalg.diag_part(gram), gradient), keep, lambda: False)
 
 
 class RecallingLinearisation(Linearisation):

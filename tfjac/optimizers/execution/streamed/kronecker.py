@@ -30,7 +30,7 @@ from typing import Any, TypeAlias
 
 import tensorflow as tf
 
-from tfjac.graph import eager_creation
+from tfjac.graph import cond, eager_creation
 from tfjac.jacobians.factors.kronecker_block import (
     DiagonalBlock,
     FormOfTable,
@@ -202,7 +202,7 @@ class KroneckerMemory:
             self._examples.value.assign(seen + examples)
             return following
 
-        shown = tf.cond(wanted, keep, lambda: damping)
+        shown = cond(wanted, keep, lambda: damping)
         names = method.damping.state_names
         told = [shown if name == "damping" else value for name, value in zip(names, state.damping)]
         return State(tuple(told), state.scaling), report, tf.cast(report.cost, tf.float64)
@@ -300,7 +300,7 @@ class _Sides:
 
     def inverses(self, block: KroneckerBlock | TableBlock, damping: Tensor, is_due: Tensor) -> list[Tensor]:
         """Return the inverses of a block, or those of an earlier one unless `is_due`."""
-        return tf.cond(
+        return cond(
             is_due, lambda: block.inverses(damping), lambda: [side.value.read_value() for side in self._inverses]
         )
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from tfjac.graph import ExamplesMix, eager_creation
+from tfjac.graph import ExamplesMix, cond, eager_creation
 from tfjac.jacobians.passes.linearise import NoForwardMode
 from tfjac.optimizers.contracts import AS_FACTORS, LinearModel, SummedObjective
 from tfjac.optimizers.execution.streamed.fading import FadingModel
@@ -193,11 +193,11 @@ class AutoMemory:
             if takes is not True:
                 diagonal = batch.diagonal()  # outside of the condition it is the one that the step needs anyway
                 damped = lambda: self._least.raised(state, method, objective, batch, diagonal)  # noqa: E731
-                begun = tf.cond(streams, damped, lambda: state)
+                begun = cond(streams, damped, lambda: state)
             step = take_step(start, begun, method, restrictions)
             return step.state, step.report, tf.cast(step.report.cost, tf.float64)
 
-        state, report, loss = plain() if takes is False else tf.cond(streams & takes, remember, plain)
+        state, report, loss = plain() if takes is False else cond(streams & takes, remember, plain)
         self._note(objective, loss)
         return Step(state, report, sizes, batch.num_rows, tf.constant(False), state)
 
@@ -245,7 +245,7 @@ class AutoMemory:
             step = take_step(start, state, method._replace(solver=solver, acceleration=None), restrictions)
             return step.state, named(step.report, method, solver), tf.cast(step.report.cost, tf.float64)
 
-        state, report, loss = remember() if objective.half is not None else tf.cond(streams, remember, iterate)
+        state, report, loss = remember() if objective.half is not None else cond(streams, remember, iterate)
         self._note(objective, loss)
         sizes = ProblemSizes.of(drawn, method.gram_dtype, method.scaling.is_one_number, method.allowed().budget)
         return Step(state, report, sizes, drawn.num_rows, tf.constant(False), state)

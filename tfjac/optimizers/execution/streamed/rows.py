@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from tfjac.graph import eager_creation
+from tfjac.graph import cond, eager_creation
 from tfjac.jacobians.factors.forms import DenseFactor
 from tfjac.jacobians.operator import JacobianOperator
 from tfjac.optimizers.columns import Columns
@@ -102,7 +102,7 @@ class RowModel(BatchMemory):
         rows = [[variable.value.read_value() for variable in kept.variables] for kept in self._rows]
         numbers = [each.value.read_value() for each in (self._kernel, self._residual, self._weights)]
         zeros = lambda: tf.nest.map_structure(tf.zeros_like, (rows, numbers))  # noqa: E731
-        rows, (kernel, residual, weights) = tf.cond(has_begun, lambda: (rows, numbers), zeros)
+        rows, (kernel, residual, weights) = cond(has_begun, lambda: (rows, numbers), zeros)
         window = Window(rows, kernel, residual, weights, tf.ones_like(residual), self._next.value.read_value())
         return self._moved(window, position - self._centre.value.read_value())
 
@@ -110,7 +110,7 @@ class RowModel(BatchMemory):
         """Return a `Window` around where a step `[p]` leads, which may be zero."""
         moves, residual = tf.reduce_any(tf.not_equal(step, 0)), window.residual
         along = lambda: residual + self._jacobian(window.rows).matvec(step)  # noqa: E731
-        return window._replace(residual=tf.cond(moves, along, lambda: residual))
+        return window._replace(residual=cond(moves, along, lambda: residual))
 
     def _with_batch(self, batch: LinearModel, window: "Window", weight: Tensor) -> "Window":
         """Return the `Window` in which a batch has taken the place of the oldest rows.
@@ -147,7 +147,7 @@ class RowModel(BatchMemory):
         """Keep the window with the batch, around where the step led. J is finite where JJᵀ's diagonal is."""
         window = self._moved(recalling.linearisation.window, moved)
         wanted &= all_finite(tf.linalg.diag_part(window.kernel), window.residual)
-        tf.cond(wanted, lambda: self._keep(window, position), lambda: False)
+        cond(wanted, lambda: self._keep(window, position), lambda: False)
 
     def _keep(self, window: "Window", position: Tensor) -> bool:
         """Assign all that is kept, and return True."""
@@ -248,4 +248,4 @@ class WithKernel(StackedJacobian):
     def kernel(self, scales: Tensor) -> Tensor:
         """Return Σ_v scales[v]·J_v J_vᵀ `[N, N]`: what is known, where all scales are the same."""
         same = tf.reduce_all(tf.equal(scales, scales[0]))
-        return tf.cond(same, lambda: scales[0] * self._kernel, lambda: self._jacobian.kernel(scales))
+        return cond(same, lambda: scales[0] * self._kernel, lambda: self._jacobian.kernel(scales))

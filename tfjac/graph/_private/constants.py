@@ -1,0 +1,79 @@
+"""One constant for each value: axes, shapes and bounds of slices are a quarter of the ops of a step that is traced."""
+
+import contextlib
+import weakref
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import tensorflow as tf
+
+from tfjac.types import T
+
+MOST_BYTES = 256
+"""Of a constant that is shared, with its dtype and shape."""
+
+_INTEGERS = (tf.int32, tf.int64)
+"""Dtypes that are shared. Nobody asks for a derivative by an integer, so it does not matter which one an op was given."""
+
+_sharing: weakref.WeakSet[tf.Graph] = weakref.WeakSet()
+
+
+@contextlib.contextmanager
+def shared_constants() -> Iterator[None]:
+    """Let integers of the same value be one op in the graph being traced, as long as this lasts; none beside others.
+
+    `Graph._create_op_internal` is where all ops of a graph come into being, those of TensorFlow's own functions too: an
+    axis that is given as a number is an op. No public function is told of ops.
+    """
+    graph: Any = tf.compat.v1.get_default_graph()
+    if tf.executing_eagerly() or graph in _sharing:
+        yield
+        return
+    create, known = graph._create_op_internal, {}
+
+    def create_once(
+        op_type: str,
+        inputs: Any,
+        dtypes: Any = None,
+        input_types: Any = None,
+        name: Any = None,
+        attrs: Any = None,
+        *rest: Any,
+        **others: Any,
+    ) -> tf.Operation:
+        make = partial(create, op_type, inputs, dtypes, input_types, name, attrs, *rest, **others)
+        value = attrs["value"].tensor if op_type == "Const" and attrs and "value" in attrs else None
+        if value is None or value.dtype not in _INTEGERS or value.ByteSize() > MOST_BYTES or _is_scoped(graph):
+            return make()
+        key = value.SerializeToString(deterministic=True)
+        if key not in known:
+            known[key] = make()
+        return known[key]
+
+    graph._create_op_internal = create_once
+    _sharing.add(graph)
+    try:
+        yield
+    finally:
+        _sharing.discard(graph)
+        del graph._create_op_internal
+
+
+def sharing_like_this(function: Callable[..., T]) -> Callable[..., T]:
+    """Return a function that traces a body of the graph being traced, and shares constants if that does."""
+    if tf.executing_eagerly() or tf.compat.v1.get_default_graph() not in _sharing:
+        return function
+
+    def traced(*arguments: Any) -> T:
+        with shared_constants():
+            return function(*arguments)
+
+    return traced
+
+
+def _is_scoped(graph: Any) -> bool:
+    """Return whether an op made now would differ by more than its value: by device, order, place, or attributes."""
+    devices, places = graph._device_functions_outer_to_inner, list(graph._colocation_stack.peek_objs())
+    order, context = graph._current_control_dependencies(), graph._get_control_flow_context()
+    return bool(devices or places or order or context or graph._attr_scope_map)
