@@ -1,9 +1,9 @@
 """One constant for each value: axes, shapes and bounds of slices are a quarter of the ops of a step that is traced."""
 
 import contextlib
+import functools
 import weakref
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any
 
 import tensorflow as tf
@@ -42,7 +42,7 @@ def shared_constants() -> Iterator[None]:
         *rest: Any,
         **others: Any,
     ) -> tf.Operation:
-        make = partial(create, op_type, inputs, dtypes, input_types, name, attrs, *rest, **others)
+        make = functools.partial(create, op_type, inputs, dtypes, input_types, name, attrs, *rest, **others)
         value = attrs["value"].tensor if op_type == "Const" and attrs and "value" in attrs else None
         if value is None or value.dtype not in _INTEGERS or value.ByteSize() > MOST_BYTES or _is_scoped(graph):
             return make()
@@ -65,6 +65,7 @@ def sharing_like_this(function: Callable[..., T]) -> Callable[..., T]:
     if tf.executing_eagerly() or tf.compat.v1.get_default_graph() not in _sharing:
         return function
 
+    @functools.wraps(function)
     def traced(*arguments: Any) -> T:
         with shared_constants():
             return function(*arguments)

@@ -58,9 +58,15 @@ def while_loop(
         optimizes: whether grappler is to optimize it, if that is done apart.
     """
 
+    graph = tf.compat.v1.get_default_graph()
+    if tf.executing_eagerly() or compiled_by_xla(graph):
+        return tf.while_loop(cond, body, loop_vars, **options)
+    if small:
+        _settled.add(graph)
+
     def loop() -> Any:
-        if tf.executing_eagerly() or "shape_invariants" in options:
-            return tf.while_loop(cond, body, loop_vars, **options)
+        if options:  # shapes that change, say, are told of each
+            return tf.while_loop(sharing_like_this(cond), sharing_like_this(body), loop_vars, **options)
         start = tf.nest.map_structure(_as_tensor, loop_vars)
         packing = Packing(start)
 
@@ -70,15 +76,10 @@ def while_loop(
         def once(*packed: Any) -> Any:
             return packing.pack(body(*packing.unpack(packed)))
 
-        more, once = sharing_like_this(more), sharing_like_this(once)
-        return packing.unpack(tf.while_loop(more, once, packing.pack(start), **options))
+        packed = tf.while_loop(sharing_like_this(more), sharing_like_this(once), packing.pack(start))
+        return packing.unpack(packed)
 
-    graph = tf.compat.v1.get_default_graph()
-    if small and not tf.executing_eagerly():
-        _settled.add(graph)
-    if tf.executing_eagerly() or _is_settled(graph) or compiled_by_xla(graph):
-        return loop()
-    return _called_apart(loop, optimizes)
+    return loop() if _is_settled(graph) else _called_apart(loop, optimizes)
 
 
 def _as_tensor(given: Any) -> Any:

@@ -76,7 +76,7 @@ class LocalObjective(SummedObjective):
 
     def values(self) -> list[Tensor]:
         """Return what the variables hold now, as a list of tensors."""
-        return [as_tf_variable(variable).read_value() for variable in self.variables]
+        return [as_tf_variable(variable).value() for variable in self.variables]
 
     def position(self, values: list[Tensor]) -> Tensor:
         """Return the place where the variables hold `values` in the coordinates of J, `[p]`."""
