@@ -81,7 +81,7 @@ from tfjac.graph.reading.variables import (
 )
 from tfjac.graph.running.concurrency import run_side_by_side
 from tfjac.graph.running.functions import call_converted, call_outside, eager_creation, quiet_function, unrecorded
-from tfjac.graph.running.loops import SMALL, cond, numbers_in, while_loop
+from tfjac.graph.running.loops import SMALL, cond, numbers_in, numbers_in_all, while_loop
 from tfjac.graph.running.packing import Packing
 from tfjac.graph.running.runtime_errors import noted_errors, what_was_said_first
 from tfjac.graph.running.seen_loss import SeenLoss

@@ -1,5 +1,6 @@
 """The columns of J: the elements of all variables, each flattened, one variable after the other."""
 
+import copy
 from collections.abc import Sequence
 
 import tensorflow as tf
@@ -18,6 +19,13 @@ class Columns:
         self.shapes = [tf.TensorShape(variable.shape) for variable in variables]
         self.sizes = [shape.num_elements() for shape in self.shapes]
         self.total = sum(self.sizes)
+
+    def only(self, chosen: Sequence[int]) -> "Columns":
+        """Return those of the variables numbered `chosen`."""
+        some = copy.copy(self)
+        some.shapes, some.sizes = ([each[k] for k in chosen] for each in (self.shapes, self.sizes))
+        some.total = sum(some.sizes)
+        return some
 
     def flatten(self, tensors: Sequence[Tensor]) -> Tensor:
         """Return tensors of the variables' shapes as one vector `[p]`."""

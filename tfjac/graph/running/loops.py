@@ -24,6 +24,7 @@ import tensorflow as tf
 from tfjac.graph._private import (
     compiled_by_xla,
     function_bodies,
+    is_function_graph,
     outer_graph,
     set_text_attribute,
     sharing_like_this,
@@ -94,6 +95,14 @@ def cond(condition: Tensor, yes: Callable[[], Any], no: Callable[[], Any]) -> An
 def numbers_in(graph: tf.Graph) -> float:
     """Return how many numbers the tensors of a graph hold; infinity if there are loops, or open sizes."""
     return sum(map(_numbers_of, graph.get_operations()))
+
+
+def numbers_in_all(graph: tf.Graph | None) -> float:
+    """Return how many numbers the tensors of a graph hold, and of those that it is nested in."""
+    total = 0.0
+    while graph is not None and is_function_graph(graph) and total < float("inf"):
+        total, graph = total + numbers_in(graph), outer_graph(graph)
+    return total
 
 
 def _numbers_of(op: tf.Operation) -> float:

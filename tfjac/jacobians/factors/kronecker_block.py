@@ -69,7 +69,7 @@ class KroneckerBlock(NamedTuple):
         root = tf.sqrt(tf.reduce_mean(mass))
         share = _evenly(*(tf.linalg.trace(side) / side.shape[-1] for side in (self.left, self.right)))
         return [
-            inverse(side + (shift * root)[:, None, None] * tf.eye(side.shape[-1], dtype=side.dtype))
+            inverse(side, (shift * root)[:, None])
             for side, shift in ((self.left, share), (self.right, 1 / share))
         ]
 
@@ -183,9 +183,12 @@ def _evenly(left: Tensor, right: Tensor) -> Tensor:
     return tf.where((share > 0) & tf.math.is_finite(share), share, tf.ones_like(share))
 
 
-def inverse(matrix: Tensor) -> Tensor:
-    """Return the inverse of positive definite matrices, NaN where they are not; a rounding error is added to them."""
-    diagonal = tf.linalg.diag_part(matrix)
+def inverse(matrix: Tensor, shift: Tensor | float = 0.0) -> Tensor:
+    """Return the inverse of positive definite matrices plus a shift of the diagonal; NaN where they are not.
+
+    A rounding error is added to them.
+    """
+    diagonal = tf.linalg.diag_part(matrix) + shift
     rounding = 8 * np.finfo(matrix.dtype.as_numpy_dtype).eps
     diagonal += rounding * tf.reduce_max(diagonal, axis=-1, keepdims=True)
     factor = tf.linalg.cholesky(tf.linalg.set_diag(matrix, diagonal))

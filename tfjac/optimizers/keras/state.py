@@ -78,14 +78,14 @@ class StateVariables:
 
     def read(self) -> State:
         """Return the `State` for the next step, of the graph being traced."""
-        damping = tuple(variable.value.read_value() for variable in self._damping)
+        damping = tuple(variable.value.value() for variable in self._damping)
         if self._scaling is not None:
-            return State(damping, self._scaling.value.read_value())
+            return State(damping, self._scaling.value.value())
         return State(damping, tf.zeros([self._size], damping[0].dtype))
 
     def read_precisions(self) -> Precisions:
         """Return the `Precisions` for the next step, of the graph being traced."""
-        return Precisions(*[variable.value.read_value() for variable in self._precisions])
+        return Precisions(*[variable.value.value() for variable in self._precisions])
 
     def write_state(self, state: State) -> None:
         """Assign the `State` for the next step, in the graph being traced."""
@@ -112,7 +112,7 @@ class StateVariables:
             self._resized(num_residuals),
         ]
         self._count(seen, again)
-        first = self._first_cost.value.read_value()
+        first = self._first_cost.value.value()
         self._first_cost.value.assign(tf.where(tf.equal(first, 0) & is_finite, report.cost_before, first))
         numbers = tf.stack([getattr(report, name) for name in _NUMBERS])
         self._report.value.assign(tf.where(tf.math.is_nan(numbers), tf.constant(np.inf, numbers.dtype), numbers))
@@ -125,27 +125,27 @@ class StateVariables:
 
         XLA compiles no calls of Python: there it is told by callbacks, and at the end of `fit`.
         """
-        before, row = self._seen.value.read_value(), self._repeated.value.read_value()
+        before, row = self._seen.value.value(), self._repeated.value.value()
         now, repeated = before + tf.cast(tf.stack(seen), tf.int64), tf.where(again, row + 1, 0)
         self._seen.value.assign(now)
         self._repeated.value.assign(repeated)
         if not compiled_by_xla(tf.compat.v1.get_default_graph()):
             is_new = tf.reduce_any((before < 1) & (now > 0)) | tf.equal(repeated, REPEATED)
-            steps = self._taken.value.read_value() + 1
+            steps = self._taken.value.value() + 1
             tf.cond(is_new, lambda: self._tell(now, self._size, repeated, steps), lambda: False)
 
     def _same_data(self, report: Report, num_residuals: Any) -> Tensor:
         """Return whether a step is on the data of the step before: the loss is where that left it."""
         if num_residuals is None:
             return tf.constant(False)
-        before = self._report.value.read_value()[_NUMBERS.index("cost")]
+        before = self._report.value.value()[_NUMBERS.index("cost")]
         return is_same_loss(report.cost_before, before)
 
     def _narrow(self, report: Report, again: Tensor, num_residuals: Any) -> Tensor:
         """Return whether a step has fewer residuals than there are parameters, and others than the step before."""
         if num_residuals is None:
             return tf.constant(False)
-        known = self._counts.value.read_value()[_COUNTS.index("attempts")] > 0
+        known = self._counts.value.value()[_COUNTS.index("attempts")] > 0
         elsewhere = tf.math.is_finite(report.cost_before) & ~again
         return known & elsewhere & (tf.cast(num_residuals, tf.int64) < self._size)
 
@@ -154,7 +154,7 @@ class StateVariables:
         if num_residuals is None or not compiled_by_xla(tf.compat.v1.get_default_graph()):
             return tf.constant(False)
         number = tf.cast(num_residuals, tf.int64)
-        most, least = (each.value.read_value() for each in (self._most_residuals, self._least_residuals))
+        most, least = (each.value.value() for each in (self._most_residuals, self._least_residuals))
         first = tf.equal(most, 0)
         self._most_residuals.value.assign(tf.maximum(most, number))
         self._least_residuals.value.assign(tf.where(first, number, tf.minimum(least, number)))

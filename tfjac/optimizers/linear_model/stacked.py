@@ -7,6 +7,7 @@ import tensorflow as tf
 from tfjac.jacobians.factors.blocks import kernel_of_blocks
 from tfjac.jacobians.factors.forms import DenseFactor
 from tfjac.jacobians.factors.weighted_kernel import weighted_kernel
+from tfjac.jacobians.operator import JacobianOperator
 from tfjac.optimizers.columns import Columns
 from tfjac.optimizers.contracts import JacobianBlock, JacobianRows
 from tfjac.optimizers.linear_model.units import BlockInUnits, Units
@@ -45,6 +46,15 @@ class StackedJacobian(JacobianRows):
         """Return the same in `Units`."""
         operators = [BlockInUnits(operator, units) for operator in self.operators]
         return StackedJacobian(operators, self.rows, self.columns, self.dtype, self.passes)
+
+    def only(self, chosen: Sequence[int]) -> "StackedJacobian | None":
+        """Return the columns of the variables numbered `chosen`, where all have factors; else None."""
+        if not all(type(operator) is JacobianOperator for operator in self.operators):
+            return None
+        columns = self.columns.only(chosen)
+        parts = [([each.factors[k] for k in chosen], each.examples_and_outputs) for each in self.operators]
+        operators = [JacobianOperator(factors, columns.shapes, *sizes) for factors, sizes in parts]
+        return StackedJacobian(operators, self.rows, columns, self.dtype)
 
     def gram_and_gradient(self, vector: Tensor) -> tuple[Tensor, Tensor]:
         """Return JᵀJ `[p, p]` and Jᵀu `[p]` in one pass; J is not formed."""

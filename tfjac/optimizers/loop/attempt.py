@@ -222,10 +222,15 @@ def _lenient(verdict: Verdict, expected: Tensor, leeway: Leeway, min_gain: float
 
 
 def is_decided(attempt: Attempt, point: Point, method: Method) -> Tensor:
-    """Return whether a step is over after an `Attempt`: accepted, nowhere to go, or tried often enough."""
-    hopeless = (attempt.attempts > 0) & (attempt.damping >= point.highest)
+    """Return whether a step is over, where there may have been no `Attempt` yet: nowhere to go, or as below."""
+    begun = (attempt.attempts > 0) | attempt.looked
+    return ~point.usable | (begun & is_over(attempt, point, method))
+
+
+def is_over(attempt: Attempt, point: Point, method: Method) -> Tensor:
+    """Return whether a step is over after an `Attempt`: accepted, hopeless, or tried often enough."""
     ended = attempt.accepted | attempt.remeasured | attempt.looked | (attempt.attempts >= method.max_attempts)
-    return ~point.usable | ended | hopeless
+    return ended | (attempt.damping >= point.highest)
 
 
 def report_of(

@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from tfjac.graph import SMALL, numbers_in_all
 from tfjac.optimizers import arrays
 from tfjac.optimizers.conditions.bounds import Box
 from tfjac.optimizers.conditions.equality import Equality
@@ -28,7 +29,7 @@ from tfjac.optimizers.linear_model import FreeLinearisation
 from tfjac.optimizers.loop.acceleration import GeodesicAcceleration
 from tfjac.optimizers.loop.attempt import (
     Candidate,
-    is_decided,
+    is_over,
     judged,
     largest,
     looked_at,
@@ -206,9 +207,13 @@ class Stepper:
         point, damping = self._point, self._method.damping
         state = damping.resume(self._start.state.damping, point.curvature, point.length)
         first = Attempt.none_yet(self._objective.cost, state)
-        (last,) = arrays.loop(
-            lambda last: ~is_decided(last, point, self._method), lambda last: (self._attempt(last),), (first,)
-        )
+
+        def attempt(_: Tensor, last: Attempt) -> tuple[Tensor, Attempt]:
+            made = self._attempt(last)
+            return ~is_over(made, point, self._method), made
+
+        small = not tf.executing_eagerly() and numbers_in_all(tf.compat.v1.get_default_graph()) <= SMALL
+        _, last = arrays.loop(lambda goes_on, _: goes_on, attempt, (point.usable, first), small=small)
         return self._finish(last)
 
     def _attempt(self, last: Attempt) -> Attempt:

@@ -77,18 +77,21 @@ class ObjectiveInUnits(WrappedObjective):
 
     def _units_of(self, model: LinearModel) -> Units:
         """Return the `Units` that are kept, or those of the first batch, and keep them."""
-        kept = self._kept.value.read_value()
+        kept = self._kept.value.value()
         unit = cond(kept > 0, lambda: kept, lambda: tf.cast(self._unit_of(model), kept.dtype))
         self._kept.value.assign(unit)
         return Units.of(self.columns, tf.cast(tf.where(unit > 0, unit, tf.ones_like(unit)), model.dtype), self._changed)
 
     def _unit_of(self, model: LinearModel) -> Tensor:
         """Return u of a batch; zero for one that says nothing of it."""
-        diagonal = self.columns.split(model.diagonal())
+        jacobian: Any = model.jacobian
+        some = jacobian.only(self._changed)
+        chosen, jacobian = (range(len(self.variables)), jacobian) if some is None else (self._changed, some)
+        diagonal = dict(zip(chosen, jacobian.columns.split(jacobian.column_norms_squared())))
         largest = tf.reduce_max(tf.stack([_over_outputs(diagonal[k]) for k in self._changed]))
-        mask = self.columns.spread(tf.constant([float(k in self._changed) for k in range(len(diagonal))], model.dtype))
-        weights = mask * tf.cast(self._objective.position(self.values()), model.dtype)
-        to_explain = model.residual - model.jacobian.matvec(weights)
+        values = self.values()
+        weights = [values[k] if k in self._changed else tf.zeros_like(values[k]) for k in chosen]
+        to_explain = model.residual - jacobian.matvec(tf.cast(jacobian.columns.flatten(weights), model.dtype))
         square, variance = square_and_variance(model, self.num_parts, to_explain)
         spread = tf.where(variance > 0, variance, square)  # of one example alone
         unit = tf.sqrt(spread / largest)

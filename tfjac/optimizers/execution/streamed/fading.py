@@ -57,28 +57,28 @@ class FadingModel(BatchMemory):
         return tf.where(seen > 0, tf.maximum(1 - rows / window, 0.0), 0.0)
 
     def recalled(
-        self, objective: Objective, batch: LinearModel, decay: Tensor, weight: Tensor
+        self, objective: Objective, batch: LinearModel, position: Tensor, decay: Tensor, weight: Tensor
     ) -> tuple[RecallingObjective, Tensor]:
         """Return the `RecallingObjective`, and diag(JᵀJ) of the batch."""
-        position = tf.cast(objective.position(objective.values()), self.dtype)
         own_gram, own_gradient = as_computed_in(batch, self.dtype).gram_and_gradient()
         diagonal = tf.linalg.diag_part(own_gram)
         says_something = tf.reduce_any(tf.not_equal(diagonal, 0))
-        gram, gradient = self._around(position, decay * tf.cast(says_something, self.dtype), weight)
+        gram, gradient = self._around(tf.cast(position, self.dtype), decay * tf.cast(says_something, self.dtype), weight)
 
         def quadratic(step: Tensor) -> Tensor:
             step = tf.cast(step, self.dtype)
             return dot(step, gradient + tf.linalg.matvec(gram, step) / 2)
 
         both = {self.dtype: (own_gram + gram, own_gradient + gradient)}
-        return RecallingObjective(objective, RecallingLinearisation(batch, gram, gradient, both), quadratic), diagonal
+        linearisation = RecallingLinearisation(batch, gram, gradient, both)
+        return RecallingObjective(objective, linearisation, quadratic, position), diagonal
 
     def _around(self, position: Tensor, decay: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
         """Return βH `[p, p]` and βh `[p]` around `position` `[p]`, in units of the loss of a batch."""
-        factor = tf.math.divide_no_nan(self._weight.value.read_value(), tf.cast(weight, tf.float64))
+        factor = tf.math.divide_no_nan(self._weight.value.value(), tf.cast(weight, tf.float64))
         factor = decay * tf.cast(factor, self.dtype)
-        gram, gradient = self._gram.value.read_value(), self._gradient.value.read_value()
-        gradient += tf.linalg.matvec(gram, position - self._centre.value.read_value())
+        gram, gradient = self._gram.value.value(), self._gradient.value.value()
+        gradient += tf.linalg.matvec(gram, position - self._centre.value.value())
         return factor * gram, tf.math.multiply_no_nan(gradient, factor)  # far away it may be out of range
 
     def remember(

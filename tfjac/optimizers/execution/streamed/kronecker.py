@@ -154,7 +154,7 @@ class KroneckerMemory:
             share: scalar, the part of the bounds of α that is used.
         """
         steps, seen = (
-            tf.where(stayed, each.value.read_value(), tf.zeros([], each.dtype))
+            tf.where(stayed, each.value.value(), tf.zeros([], each.dtype))
             for each in (self._steps, self._examples)
         )
         examples = tf.cast(num_examples(batch, objective.num_parts), tf.float64)
@@ -174,8 +174,8 @@ class KroneckerMemory:
             return tf.concat([block.multiplied(inverse, each) for block, inverse, each in pairs], axis=0)
 
         diagonal = tf.concat([block.diagonal() for block in curvature], axis=0)
-        last = self._last.value.read_value() * tf.cast(stayed, self.dtype)
-        solver = TwoDirections(precondition, diagonal, last, damping, self._stiffness.value.read_value(), kept, share)
+        last = self._last.value.value() * tf.cast(stayed, self.dtype)
+        solver = TwoDirections(precondition, diagonal, last, damping, self._stiffness.value.value(), kept, share)
         with_factors = method._replace(solver=solver, damping=NielsenDamping(), acceleration=None, gram_dtype=None)
         start = State((damping, 2 * tf.ones_like(damping)), state.scaling)
         before = objective.position(objective.values())
@@ -213,7 +213,7 @@ class KroneckerMemory:
         Of batches that count alike, that share is no more than β.
         """
         of_alike = tf.minimum(tf.constant(KEPT, self.dtype), of_alike)
-        earlier = of_alike * self._weight.value.read_value()
+        earlier = of_alike * self._weight.value.value()
         mean = earlier + (1 - of_alike) * tf.cast(weight, self.dtype)
         return tf.math.divide_no_nan(earlier, mean), mean
 
@@ -221,7 +221,7 @@ class KroneckerMemory:
         """Return λ, and the largest mean of diag(JᵀJ) so far."""
         mean = tf.add_n([block.trace() for block in curvature]) / self._columns.total
         before, damping = (
-            each.value.read_value() * tf.cast(stayed, self.dtype) for each in (self._largest, self._damping)
+            each.value.value() * tf.cast(stayed, self.dtype) for each in (self._largest, self._damping)
         )
         largest = tf.maximum(FORGETS_LARGEST * before, mean)
         damping = tf.where(damping > 0, damping, mean)
@@ -294,14 +294,14 @@ class _Sides:
     def averaged(self, factors: list, kept: Tensor) -> KroneckerBlock | TableBlock:
         """Return the block with that of a batch."""
         block = self._form.of(factors)
-        old = [side.value.read_value() for side in self._sides]
+        old = [side.value.value() for side in self._sides]
         new = [kept * one + (1 - kept) * two for one, two in zip(old, (block.left, block.right))]
         return self._form.with_sides(*new)
 
     def inverses(self, block: KroneckerBlock | TableBlock, damping: Tensor, is_due: Tensor) -> list[Tensor]:
         """Return the inverses of a block, or those of an earlier one unless `is_due`."""
         return cond(
-            is_due, lambda: block.inverses(damping), lambda: [side.value.read_value() for side in self._inverses]
+            is_due, lambda: block.inverses(damping), lambda: [side.value.value() for side in self._inverses]
         )
 
     def keep(self, block: KroneckerBlock | TableBlock, inverses: list[Tensor]) -> None:
@@ -318,7 +318,7 @@ class _Diagonal:
 
     def averaged(self, factors: list, kept: Tensor) -> DiagonalBlock:
         """Return the `DiagonalBlock` with that of a batch."""
-        old = self._diagonal.value.read_value()
+        old = self._diagonal.value.value()
         return DiagonalBlock(kept * old + (1 - kept) * DiagonalBlock.of(factors).values if factors else old)
 
     def inverses(self, block: DiagonalBlock, damping: Tensor, is_due: Tensor) -> list[Tensor]:

@@ -58,14 +58,14 @@ class LeastDamping:
             return
         square, variance = (tf.cast(each, tf.float64) for each in square_and_variance(batch, objective.num_parts))
         counts = tf.math.is_finite(square) & tf.math.is_finite(variance) & (square > 0)
-        seen = tf.where(stayed, self._seen.value.read_value(), 0)
-        means, largest = self._means.value.read_value(), tf.where(seen > 0, self._variance.value.read_value(), 0.0)
+        seen = tf.where(stayed, self._seen.value.value(), 0)
+        means, largest = self._means.value.value(), tf.where(seen > 0, self._variance.value.value(), 0.0)
         log = tf.math.log(tf.where(counts, square, 1.0))
         means += (log - means) / tf.minimum(tf.cast(seen + 1, tf.float64), MEANS)
         largest = tf.where(seen < FIRST, tf.maximum(largest, variance), largest)
         self._seen.value.assign(seen + tf.cast(counts, tf.int64))
         for kept, value in ((self._means, means), (self._variance, largest)):
-            kept.value.assign(tf.where(counts, value, kept.value.read_value()))
+            kept.value.assign(tf.where(counts, value, kept.value.value()))
 
     def raised(
         self,
@@ -97,7 +97,7 @@ class LeastDamping:
 
     def share(self) -> Tensor:
         """Return s of sums of squares, a scalar float64; one before the first batch, and where v is zero."""
-        short, long = tf.unstack(self._means.value.read_value())
-        variance = self._variance.value.read_value()
+        short, long = tf.unstack(self._means.value.value())
+        variance = self._variance.value.value()
         noise = tf.exp(short + OF_FALL * tf.minimum(short - long, 0.0))
         return tf.where(variance > 0, tf.minimum(OF_UNEXPLAINED * noise / variance, 1.0), 1.0)

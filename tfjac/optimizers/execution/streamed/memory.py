@@ -82,7 +82,9 @@ class Memory:
             restrictions: `Restrictions`; there are none.
             weight: scalar, d: what the batch counts for.
         """
-        recalled, _ = self._model.recalled(objective, objective.linearise(), self._decay, weight)
+        batch = objective.linearise()
+        position = objective.position(objective.values())
+        recalled, _ = self._model.recalled(objective, batch, position, self._decay, weight)
         return _remembering_step(recalled, objective, self._model, state, state, method, weight)[0]
 
 
@@ -94,12 +96,14 @@ class News(NamedTuple):
         streams: scalar bool, whether the data are new.
         repeats: int64, how often the same data have come again.
         steps: int64, how many steps there were before, since other code has set the variables.
+        position: `[p]`, where the variables are, in the coordinates of J.
     """
 
     stayed: tf.Tensor
     streams: tf.Tensor
     repeats: tf.Tensor
     steps: tf.Tensor
+    position: tf.Tensor
 
 
 class AutoMemory:
@@ -179,12 +183,12 @@ class AutoMemory:
         self.keeps_nothing = takes is False
         names = [solver.name for solver in method.solver.choose(sizes).solvers]
         if takes is True and names == [self.model.solver.name]:  # the same step, on data that repeat without a memory
-            step, loss = self._step_on_new_data(objective, batch, state, method, weight, streams)
+            step, loss = self._step_on_new_data(objective, batch, state, method, weight, news, streams)
             self._note(objective, loss)
             return step
 
         def remember() -> tuple:
-            step, loss = self._step_on_new_data(objective, batch, state, method, weight)
+            step, loss = self._step_on_new_data(objective, batch, state, method, weight, news)
             return step.state, step.report, loss
 
         def plain() -> tuple:
@@ -255,7 +259,7 @@ class AutoMemory:
         return self.model.plan(sizes) if isinstance(self.model, KroneckerMemory) else None
 
     def _note(self, objective: SummedObjective, loss: Tensor) -> None:
-        """Remember the loss after a step, and where it led."""
+        """Remember the loss after a step, and where it led, `[p]`, whatever the units of the targets are."""
         self._loss.value.assign(tf.where(tf.math.is_finite(loss), loss, np.inf))
         self._left.value.assign(tf.cast(objective.columns.flatten(objective.values()), self._dtype))
 
@@ -266,13 +270,15 @@ class AutoMemory:
             objective: `SummedObjective` of the batch.
             at_once: whether data are new until they repeat, at the first step as well.
         """
-        position = tf.cast(objective.columns.flatten(objective.values()), self._dtype)
-        stayed = tf.reduce_all(tf.equal(position, self._left.value.read_value()))
-        same = is_same_loss(tf.cast(objective.cost, tf.float64), self._loss.value.read_value())
-        repeats = tf.where(same, self._repeats.value.read_value() + 1, 0)
-        streams = tf.where(self._streams.value.read_value() > 0, repeats < REPEATS, ~same)
-        steps = tf.where(stayed, self._steps.value.read_value(), 0)
-        return News(stayed, (repeats < REPEATS) if at_once else streams & (steps > 0), repeats, steps)
+        values = objective.values()
+        held = tf.cast(objective.columns.flatten(values), self._dtype)
+        stayed = tf.reduce_all(tf.equal(held, self._left.value.value()))
+        same = is_same_loss(tf.cast(objective.cost, tf.float64), self._loss.value.value())
+        repeats = tf.where(same, self._repeats.value.value() + 1, 0)
+        streams = tf.where(self._streams.value.value() > 0, repeats < REPEATS, ~same)
+        steps = tf.where(stayed, self._steps.value.value(), 0)
+        streams = (repeats < REPEATS) if at_once else streams & (steps > 0)
+        return News(stayed, streams, repeats, steps, objective.position(values))
 
     def _keep_news(self, news: "News") -> None:
         """Keep what the next step needs of them, and count the step."""
@@ -287,13 +293,14 @@ class AutoMemory:
         state: State,
         method: Method,
         weight: Tensor,
+        news: News,
         streams: Tensor | None = None,
     ) -> tuple[Step, Tensor]:
-        """Return the `Step` and the loss of the batch after it.
+        """Return the `Step`, and the loss of the batch after it.
 
         With `streams`, a scalar bool, that says whether the data are new: if not, nothing is recalled nor remembered.
         """
-        seen = self._seen.value.read_value()
+        seen = self._seen.value.value()
         rows = tf.cast(batch.num_rows, tf.float64)
         model, bend = self.model, method.acceleration
         decay, seen = tf.cast(model.decay(seen, rows), self._dtype), seen + rows
@@ -302,7 +309,7 @@ class AutoMemory:
         self._seen.value.assign(seen)
         bend = None if streams is None or bend is None else bend.where(~streams)
         given, method = method, method._replace(solver=model.solver, acceleration=bend)
-        recalled, diagonal = model.recalled(objective, batch, decay, weight)
+        recalled, diagonal = model.recalled(objective, batch, news.position, decay, weight)
         damped = self._least.raised(state, method, objective, batch, diagonal, streams)
         step, loss = _remembering_step(recalled, objective, model, state, damped, method, weight, streams)
         return step._replace(report=named(step.report, given, model.solver)), tf.cast(loss, tf.float64)
@@ -318,18 +325,17 @@ def _remembering_step(
     weight: Tensor,
     streams: Tensor | None = None,
 ) -> tuple[Step, Tensor]:
-    """Take a step, remember the batch, and return the `Step` and the loss of the batch after it.
+    """Take a step, remember the batch, and return the `Step`, and the loss of the batch after it.
 
     The step begins with the `State` `damped`. `state` stays where there was no step to take, and where a step was
     judged by rounding alone, as where a stream has nothing new to say: else damping would have grown beyond all measure
     when the stream changes. Nothing of this is so where data do not stream, if that is given.
     """
-    before = objective.position(objective.values())
     step = take_step(recalling, damped, method)
     report = step.report
     after = objective.position(objective.values())
     is_idle = tf.equal(report.status, int(Status.NOT_FINITE)) | tf.equal(report.status, int(Status.GRADIENT_TOLERANCE))
-    moved, position = (tf.cast(each, model.dtype) for each in (after - before, after))
+    moved, position = (tf.cast(each, model.dtype) for each in (after - recalling.start, after))
     wanted, stays = ~is_idle & (weight > 0), is_idle | _within_rounding(report)
     if streams is not None:
         wanted, stays = streams & wanted, streams & stays

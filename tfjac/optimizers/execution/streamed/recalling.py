@@ -42,12 +42,13 @@ class BatchMemory(Protocol):
 
     @abc.abstractmethod
     def recalled(
-        self, objective: Objective, batch: LinearModel, decay: Tensor, weight: Tensor
+        self, objective: Objective, batch: LinearModel, position: Tensor, decay: Tensor, weight: Tensor
     ) -> "tuple[RecallingObjective, tf.Tensor]":
         """The objective of a batch and what is remembered, and diag(JᵀJ) of the batch, `[p]`.
 
-        `batch` is the linear model of `objective` where its variables are, wherever the last step ended. Nothing is
-        recalled with a batch that says nothing, as where all its examples have no weight: it changes no bit.
+        `batch` is the linear model of `objective` at `position` `[p]`, where its variables are, wherever the last step
+        ended. Nothing is recalled with a batch that says nothing, as where all its examples have no weight: it changes
+        no bit.
         """
 
     @abc.abstractmethod
@@ -81,16 +82,18 @@ class RecallingObjective(LinearisedObjective):
         objective: `Objective` of the batch.
         linearisation: the `LinearModel` of both.
         remembered: the `Quadratic` of the others.
+        start: `[p]`, where the variables are.
 
     Attributes:
-        linearisation: as given.
+        linearisation, start: as given.
     """
 
-    def __init__(self, objective: Objective, linearisation: LinearModel, remembered: Quadratic) -> None:
+    def __init__(
+        self, objective: Objective, linearisation: LinearModel, remembered: Quadratic, start: Tensor
+    ) -> None:
         super().__init__(objective, linearisation)
         self.linearisation: Any = linearisation  # the memory, which made it, knows more of it
-        self._quadratic = remembered
-        self._start = objective.position(objective.values())
+        self._quadratic, self.start = remembered, start
 
     def evaluate(self) -> Tensor:
         """Return what is to be lowered, at what the variables hold at this point of the program."""
@@ -99,7 +102,7 @@ class RecallingObjective(LinearisedObjective):
 
     def remembered(self, position: Tensor) -> Tensor:
         """Return the part of what is lowered that is remembered, at `position` `[p]`; zero where the step started."""
-        return tf.cast(self._quadratic(position - self._start), self.cost.dtype)
+        return tf.cast(self._quadratic(position - self.start), self.cost.dtype)
 
 
 def as_computed_in(batch: LinearModel, dtype: tf.DType) -> LinearModel:

@@ -78,18 +78,18 @@ class RowModel(BatchMemory):
         return tf.where(seen > 0, tf.ones_like(seen), tf.zeros_like(seen))
 
     def recalled(
-        self, objective: Objective, batch: LinearModel, decay: Tensor, weight: Tensor
+        self, objective: Objective, batch: LinearModel, position: Tensor, decay: Tensor, weight: Tensor
     ) -> tuple[RecallingObjective, Tensor]:
         """Return the `RecallingObjective`, and diag(JᵀJ) of the batch."""
         dtype, batch = batch.dtype, as_computed_in(batch, self.dtype)
         diagonal = batch.diagonal()
-        position = tf.cast(objective.position(objective.values()), self.dtype)
-        window = self._with_batch(batch, self._kept(position, decay > 0), tf.cast(weight, self.dtype))
+        kept = self._kept(tf.cast(position, self.dtype), decay > 0)
+        window = self._with_batch(batch, kept, tf.cast(weight, self.dtype))
         says_something = tf.reduce_any(tf.not_equal(diagonal, 0))
         scale = tf.math.reciprocal_no_nan(tf.cast(weight, self.dtype)) * tf.cast(says_something, self.dtype)
         jacobian = self._jacobian(window.rows)
         linearisation = RecallingRows(batch, window, jacobian, scale, dtype)
-        return RecallingObjective(objective, linearisation, linearisation.remembered), diagonal
+        return RecallingObjective(objective, linearisation, linearisation.remembered, position), diagonal
 
     def _jacobian(self, rows: list) -> StackedJacobian:
         """Return the `StackedJacobian` of rows, a list for each variable as `KeptRows` has them."""
@@ -99,12 +99,12 @@ class RowModel(BatchMemory):
 
     def _kept(self, position: Tensor, has_begun: Tensor) -> "Window":
         """Return what is kept as a `Window` around `position` `[p]`; zeros unless `has_begun`."""
-        rows = [[variable.value.read_value() for variable in kept.variables] for kept in self._rows]
-        numbers = [each.value.read_value() for each in (self._kernel, self._residual, self._weights)]
+        rows = [[variable.value.value() for variable in kept.variables] for kept in self._rows]
+        numbers = [each.value.value() for each in (self._kernel, self._residual, self._weights)]
         zeros = lambda: tf.nest.map_structure(tf.zeros_like, (rows, numbers))  # noqa: E731
         rows, (kernel, residual, weights) = cond(has_begun, lambda: (rows, numbers), zeros)
-        window = Window(rows, kernel, residual, weights, tf.ones_like(residual), self._next.value.read_value())
-        return self._moved(window, position - self._centre.value.read_value())
+        window = Window(rows, kernel, residual, weights, tf.ones_like(residual), self._next.value.value())
+        return self._moved(window, position - self._centre.value.value())
 
     def _moved(self, window: "Window", step: Tensor) -> "Window":
         """Return a `Window` around where a step `[p]` leads, which may be zero."""

@@ -45,7 +45,7 @@ class Equations(NamedTuple):
 
     def read(self) -> "Equations":
         """Return what the variables hold at this point of the program."""
-        return Equations(*[variable.value.read_value() for variable in self])
+        return Equations(*[variable.value.value() for variable in self])
 
     def assign(self, equations: "Equations") -> None:
         """Assign tensors to the variables."""
@@ -93,15 +93,15 @@ class Sums:
         self._costs.value.assign_add(tf.math.multiply_no_nan(tf.stack(costs), weight))
         self._weight.value.assign_add(weight)
         self._batches.value.assign_add(1)
-        return self._batches.value.read_value()
+        return self._batches.value.value()
 
     def totals(self, share: BatchWeight) -> "tuple[Equations, Costs]":
         """Return the `Equations` and `Costs` of all examples of the window."""
-        weight = self._weight.value.read_value() if share.averages else tf.ones([], tf.float64)
+        weight = self._weight.value.value() if share.averages else tf.ones([], tf.float64)
         factor = tf.math.reciprocal_no_nan(weight)
         *weighted, rows = self._equations.read()
         equations = Equations(*[*(each * tf.cast(factor, each.dtype) for each in weighted), rows])
-        return equations, Costs(*tf.unstack(self._costs.value.read_value() * factor))
+        return equations, Costs(*tf.unstack(self._costs.value.value() * factor))
 
     def clear(self) -> None:
         """Forget the batches so far, in the graph being traced or eagerly."""

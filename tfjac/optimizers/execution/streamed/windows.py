@@ -105,14 +105,14 @@ class Windows:
         values = here.values()
         position = self._columns.flatten(values)
         self._begin_again_where_moved(position)
-        here.move(values, self._step.value.read_value())
+        here.move(values, self._step.value.value())
         (again,) = replay([loss], reread=variables)
         there = objective_of_loss(again, variables, verify=verify)
         linearisation = there.linearise()
         costs = Costs(*(tf.cast(objective.cost, tf.float64) for objective in (here, there)))
         batches = self.sums.add(Equations.of(linearisation, self._kept.gram.dtype), costs, share)
         accepted, steps = tf.cond(
-            batches >= self._length.value.read_value(),
+            batches >= self._length.value.value(),
             lambda: self._close(position, share),
             lambda: (tf.constant(False), tf.constant(0, tf.int64)),
         )
@@ -129,7 +129,7 @@ class Windows:
             self._position.value.assign(position)
             return True
 
-        moved = tf.reduce_any(tf.not_equal(position, self._position.value.read_value()))
+        moved = tf.reduce_any(tf.not_equal(position, self._position.value.value()))
         tf.cond(moved, begin_again, lambda: False)
 
     # -------------------------------------------------------------- the end of a window
@@ -144,7 +144,7 @@ class Windows:
         """
         found, costs = self.sums.totals(share)
         self.sums.clear()
-        under_way, awaited = tf.equal(self._under_way.value.read_value(), 1), self._awaited()
+        under_way, awaited = tf.equal(self._under_way.value.value(), 1), self._awaited()
         cost, after, gain = (tf.cast(each, self._dtype) for each in (*costs, costs.here - costs.there))
         start = Start(self._kept.read(), position, cost)
         state, report, promised = judged(start, awaited, self._state.read(), self._method, after, gain)
@@ -170,7 +170,7 @@ class Windows:
 
     def _awaited(self) -> AwaitedStep:
         """Return the step under way, a `AwaitedStep`."""
-        return AwaitedStep(self._step.value.read_value(), *tf.unstack(self._proposed.value.read_value()))
+        return AwaitedStep(self._step.value.value(), *tf.unstack(self._proposed.value.value()))
 
     def _note(self, awaited: AwaitedStep, worth_trying: Tensor) -> None:
         """Keep a step, zeros where it is not worth trying, so that the next window only linearises."""
