@@ -48,7 +48,8 @@ def shared_constants() -> Iterator[None]:
             return make()
         key = value.SerializeToString(deterministic=True)
         if key not in known:
-            known[key] = make()
+            with graph.colocate_with(None, ignore_existing=True):  # gradients are where the ops that they are of are
+                known[key] = make()
         return known[key]
 
     graph._create_op_internal = create_once
@@ -74,7 +75,6 @@ def sharing_like_this(function: Callable[..., T]) -> Callable[..., T]:
 
 
 def _is_scoped(graph: Any) -> bool:
-    """Return whether an op made now would differ by more than its value: by device, order, place, or attributes."""
-    devices, places = graph._device_functions_outer_to_inner, list(graph._colocation_stack.peek_objs())
-    order, context = graph._current_control_dependencies(), graph._get_control_flow_context()
-    return bool(devices or places or order or context or graph._attr_scope_map)
+    """Return whether an op made now would differ by more than its value: by device, order, or attributes."""
+    devices, order = graph._device_functions_outer_to_inner, graph._current_control_dependencies()
+    return bool(devices or order or graph._get_control_flow_context() or graph._attr_scope_map)

@@ -68,10 +68,7 @@ class KroneckerBlock(NamedTuple):
         """Return (A + π√m·I)⁻¹ and (G + √m/π·I)⁻¹, m the mean mass; π² = (tr A / i) / (tr G / o) shares it out."""
         root = tf.sqrt(tf.reduce_mean(mass))
         share = _evenly(*(tf.linalg.trace(side) / side.shape[-1] for side in (self.left, self.right)))
-        return [
-            inverse(side, (shift * root)[:, None])
-            for side, shift in ((self.left, share), (self.right, 1 / share))
-        ]
+        return [inverse(side, (shift * root)[:, None]) for side, shift in ((self.left, share), (self.right, 1 / share))]
 
     def multiplied(self, inverses: Sequence[Tensor], vector: Tensor) -> Tensor:
         """Return the product of what `inverses` returned with a vector `[size]`."""
@@ -137,8 +134,7 @@ class TableBlock(NamedTuple):
         """Return 1/(a + π√m) and (G + √m/π·I)⁻¹, with π as of a `KroneckerBlock`."""
         root = tf.sqrt(tf.reduce_mean(mass))
         share = _evenly(tf.reduce_mean(self.left), tf.reduce_mean(tf.linalg.diag_part(self.right)))
-        shifted = tf.linalg.diag_part(self.right) + root / share
-        return [1 / (self.left + root * share), inverse(tf.linalg.set_diag(self.right, shifted))]
+        return [1 / (self.left + root * share), inverse(self.right, root / share)]
 
     def multiplied(self, inverses: Sequence[Tensor], vector: Tensor) -> Tensor:
         """Return the product of what `inverses` returned with a vector `[size]`."""
@@ -183,12 +179,18 @@ def _evenly(left: Tensor, right: Tensor) -> Tensor:
     return tf.where((share > 0) & tf.math.is_finite(share), share, tf.ones_like(share))
 
 
-def inverse(matrix: Tensor, shift: Tensor | float = 0.0) -> Tensor:
-    """Return the inverse of positive definite matrices plus a shift of the diagonal; NaN where they are not.
+def inverse(matrix: Tensor, shift: Tensor | None = None) -> Tensor:
+    """Return the inverse of positive definite matrices, NaN where they are not; a rounding error is added to them.
 
-    A rounding error is added to them.
+    Args:
+        matrix: `[..., n, n]`.
+        shift: a scalar, `[..., 1]` or `[..., n]`, what else is added to the diagonal.
     """
-    diagonal = tf.linalg.diag_part(matrix) + shift
+    matrix = tf.convert_to_tensor(matrix)
+    diagonal = tf.linalg.diag_part(matrix)
+    diagonal = diagonal if shift is None else diagonal + shift
+    if matrix.shape[-1] == 1:
+        return tf.square(1 / tf.sqrt(diagonal))[..., None]
     rounding = 8 * np.finfo(matrix.dtype.as_numpy_dtype).eps
     diagonal += rounding * tf.reduce_max(diagonal, axis=-1, keepdims=True)
     factor = tf.linalg.cholesky(tf.linalg.set_diag(matrix, diagonal))

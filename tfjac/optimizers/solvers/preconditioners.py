@@ -64,7 +64,7 @@ class Block:
         self._gram = gram
 
     def inverse(self, mass: Tensor) -> Product:
-        inverted = inverse(tf.linalg.set_diag(self._gram, tf.linalg.diag_part(self._gram) + mass))
+        inverted = inverse(self._gram, mass)
         return lambda vector: tf.linalg.matvec(inverted, vector)
 
 
@@ -79,8 +79,7 @@ class Rows:
         self._grams, self._shape = grams, grams.shape[:2]
 
     def inverse(self, mass: Tensor) -> Product:
-        diagonal = tf.linalg.diag_part(self._grams) + tf.reshape(mass, self._shape)
-        inverted = inverse(tf.linalg.set_diag(self._grams, diagonal))
+        inverted = inverse(self._grams, tf.reshape(mass, self._shape))
         return lambda vector: tf.reshape(tf.linalg.matvec(inverted, tf.reshape(vector, self._shape)), [-1])
 
 

@@ -167,7 +167,11 @@ class KroneckerMemory:
         curvature = [part.averaged(each, kept) for part, each in zip(self._parts, factors)]
         damping, largest = self._damping_now(curvature, objective.sums_squares, stayed)
         is_due = tf.equal(steps % REFRESHED, 0) | (steps < REFRESHED)
-        inverses = [part.inverses(block, damping, is_due) for part, block in zip(self._parts, curvature)]
+        inverses = cond(
+            is_due,
+            lambda: [block.inverses(damping) for block in curvature],
+            lambda: [part.kept_inverses(block, damping) for part, block in zip(self._parts, curvature)],
+        )
 
         def precondition(gradient: Tensor) -> Tensor:
             pairs = zip(curvature, inverses, tf.split(gradient, sizes))
@@ -298,11 +302,9 @@ class _Sides:
         new = [kept * one + (1 - kept) * two for one, two in zip(old, (block.left, block.right))]
         return self._form.with_sides(*new)
 
-    def inverses(self, block: KroneckerBlock | TableBlock, damping: Tensor, is_due: Tensor) -> list[Tensor]:
-        """Return the inverses of a block, or those of an earlier one unless `is_due`."""
-        return cond(
-            is_due, lambda: block.inverses(damping), lambda: [side.value.value() for side in self._inverses]
-        )
+    def kept_inverses(self, block: KroneckerBlock | TableBlock, damping: Tensor) -> list[Tensor]:
+        """Return the inverses of an earlier block."""
+        return [side.value.value() for side in self._inverses]
 
     def keep(self, block: KroneckerBlock | TableBlock, inverses: list[Tensor]) -> None:
         """Assign all."""
@@ -321,8 +323,8 @@ class _Diagonal:
         old = self._diagonal.value.value()
         return DiagonalBlock(kept * old + (1 - kept) * DiagonalBlock.of(factors).values if factors else old)
 
-    def inverses(self, block: DiagonalBlock, damping: Tensor, is_due: Tensor) -> list[Tensor]:
-        """Return the inverse of a `DiagonalBlock`."""
+    def kept_inverses(self, block: DiagonalBlock, damping: Tensor) -> list[Tensor]:
+        """Return the inverse of a `DiagonalBlock`, which is not kept."""
         return block.inverses(damping)
 
     def keep(self, block: DiagonalBlock, inverses: list[Tensor]) -> None:
