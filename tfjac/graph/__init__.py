@@ -209,4 +209,7 @@ __all__ = [
     "check_loops",
     "what_was_said_first",
     "while_loop",
+    "cond",
+    "numbers_in_all",
+    "shared_constants",
 ]

@@ -113,6 +113,8 @@ __all__ = [
     "set_gradient",
     "set_integers_attribute",
     "set_text_attribute",
+    "shared_constants",
+    "sharing_like_this",
     "stop_recording",
     "sum_over_workers",
     "symbolic_origin",

@@ -1,5 +1,6 @@
 """Second order along the step: geodesic acceleration."""
 
+import copy
 from typing import Any
 
 import keras
@@ -39,10 +40,17 @@ class GeodesicAcceleration:
 
     def __init__(self, limit: float = 0.75, difference: float = 0.1) -> None:
         self.limit, self.difference = positive("limit", limit), positive("difference", difference)
+        self._where: Tensor | None = None
+
+    def where(self, condition: Tensor) -> "GeodesicAcceleration":
+        """Return the same where a condition holds, a scalar bool of the graph being traced, and none elsewhere."""
+        other = copy.copy(self)
+        other._where = condition
+        return other
 
     def suits(self, solver: Solver, objective: Objective, model: LinearModel) -> bool | Tensor:
         """Return whether to bend the steps of a `Solver`: a bool, or a scalar tensor where the batch decides."""
-        return True
+        return True if self._where is None else self._where
 
     def bend(
         self, proposal: Proposal, solve: Function, residual: Tensor, change: Tensor, linear: Tensor, scaling: Tensor
@@ -89,13 +97,7 @@ class AutoAcceleration(GeodesicAcceleration):
 
     def __init__(self, limit: float = 0.75, difference: float = 0.1, wide: bool = True) -> None:
         super().__init__(limit, difference)
-        self.wide, self._where = bool(wide), None
-
-    def where(self, condition: Tensor) -> "AutoAcceleration":
-        """Return the same where a condition holds, a scalar bool of the graph being traced, and none elsewhere."""
-        other = AutoAcceleration(**self.get_config())
-        other._where = condition
-        return other
+        self.wide = bool(wide)
 
     def suits(self, solver: Solver, objective: Objective, model: LinearModel) -> bool | Tensor:
         """Return whether steps gain more than they cost when they are bent."""
@@ -104,7 +106,7 @@ class AutoAcceleration(GeodesicAcceleration):
         if objective.is_shared and not self.wide:  # no worker knows the rows of all
             return False
         suits = self.wide or model.num_rows >= model.num_parameters
-        return suits if self._where is None or suits is False else self._where & suits
+        return suits if suits is False or self._where is None else self._where & suits
 
     def get_config(self) -> Config:
         """Return the arguments of the constructor."""

@@ -63,7 +63,9 @@ class FadingModel(BatchMemory):
         own_gram, own_gradient = as_computed_in(batch, self.dtype).gram_and_gradient()
         diagonal = tf.linalg.diag_part(own_gram)
         says_something = tf.reduce_any(tf.not_equal(diagonal, 0))
-        gram, gradient = self._around(tf.cast(position, self.dtype), decay * tf.cast(says_something, self.dtype), weight)
+        gram, gradient = self._around(
+            tf.cast(position, self.dtype), decay * tf.cast(says_something, self.dtype), weight
+        )
 
         def quadratic(step: Tensor) -> Tensor:
             step = tf.cast(step, self.dtype)

@@ -88,9 +88,7 @@ class RecallingObjective(LinearisedObjective):
         linearisation, start: as given.
     """
 
-    def __init__(
-        self, objective: Objective, linearisation: LinearModel, remembered: Quadratic, start: Tensor
-    ) -> None:
+    def __init__(self, objective: Objective, linearisation: LinearModel, remembered: Quadratic, start: Tensor) -> None:
         super().__init__(objective, linearisation)
         self.linearisation: Any = linearisation  # the memory, which made it, knows more of it
         self._quadratic, self.start = remembered, start

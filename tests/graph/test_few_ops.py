@@ -1,0 +1,68 @@
+"""What is traced as few ops: one constant for each integer, and the scalars of a loop as one vector for each dtype."""
+
+import numpy as np
+import tensorflow as tf
+
+from tfjac.graph import cond, shared_constants, while_loop
+
+
+def _constants(graph):
+    """Return the values of the constants of a graph, as often as they are there."""
+    return [tf.get_static_value(op.outputs[0]).tolist() for op in graph.get_operations() if op.type == "Const"]
+
+
+def test_an_integer_is_one_constant_and_a_number_that_may_be_differentiated_by_is_not():
+    bodies = []
+
+    def product(x):
+        bodies.append(tf.compat.v1.get_default_graph())
+        return tf.reduce_sum(x, axis=-1) * tf.reduce_max(x, axis=-1)
+
+    @tf.function(autograph=False)
+    def sums(x):
+        before = tf.reduce_sum(x, axis=-1)
+        with shared_constants():
+            zeros = tf.zeros([3]), tf.zeros([3])
+            with tf.control_dependencies([before]), tf.device("CPU:0"):
+                ordered = tf.reduce_min(x, axis=-1)
+            inside = tf.reduce_sum(x, axis=-1) + tf.reduce_max(x, axis=-1) + ordered
+            slopes = tf.gradients(tf.reduce_sum(zeros[0] * x), zeros)
+            branch = cond(tf.reduce_all(x > 0), lambda: product(x), lambda: inside)
+        return before + tf.reduce_prod(x, axis=-1), inside, branch, slopes[0]
+
+    x = tf.constant([[1.0, 2.0, 4.0], [3.0, 5.0, 2.0]])
+    concrete = sums.get_concrete_function(x)
+    values = x.numpy()
+    inside = values.sum(1) + values.max(1) + values.min(1)
+    expected = values.sum(1) + values.prod(1), inside, values.sum(1) * values.max(1), values.sum(0)
+    for found, wanted in zip(sums(x), expected):
+        np.testing.assert_allclose(found, wanted, rtol=1e-6)
+    assert _constants(concrete.graph).count(-1) == 4  # before, inside, in order, and after
+    assert _constants(concrete.graph).count([0.0] * 3) == 2
+    assert _constants(bodies[0]).count(-1) == 1
+
+
+def test_a_loop_carries_its_scalars_as_one_vector_for_each_dtype():
+    def run(x):
+        def once(count, is_odd, state):
+            total, product, each = state
+            return count + 1, ~is_odd, (total + 1.5, product * 2.0, each + total)
+
+        start = tf.constant(0), tf.constant(False), (x[0], x[1], x)
+        return while_loop(lambda count, *_: count < 3, once, start)
+
+    x = tf.constant([1.0, 3.0])
+    traced = tf.function(run, autograph=False)
+    for count, is_odd, (total, product, each) in (run(x), traced(x)):
+        assert (int(count), bool(is_odd)) == (3, True)
+        np.testing.assert_allclose([total, product], [5.5, 24.0])
+        np.testing.assert_allclose(each, [8.5, 10.5])
+
+    graph = traced.get_concrete_function(x).graph
+    (call,) = (op for op in graph.get_operations() if op.type.endswith("PartitionedCall"))
+    assert [(each.dtype, each.shape.rank) for each in call.outputs] == [
+        (tf.int32, 0),
+        (tf.bool, 0),
+        (tf.float32, 1),
+        (tf.float32, 1),
+    ]
