@@ -14,7 +14,7 @@ MOST_BYTES = 256
 """Of a constant that is shared, with its dtype and shape."""
 
 _INTEGERS = (tf.int32, tf.int64)
-"""Dtypes that are shared. Nobody asks for a derivative by an integer: it does not matter which one an op was given."""
+"""Dtypes that are shared. There is no derivative by an integer: it does not matter which one an op was given."""
 
 _sharing: weakref.WeakSet[tf.Graph] = weakref.WeakSet()
 
