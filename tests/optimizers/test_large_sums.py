@@ -22,7 +22,12 @@ def program_of_fit(**options):
     model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(4, "tanh"), keras.layers.Dense(1)])
     model.compile(LevenbergMarquardt(damping="trust_region", **options), "mse")
     model.optimizer.build(model.trainable_variables)
-    return tf.function(lambda: model.train_step((X, Y))["loss"])
+    data = [(each, [None, *each.shape[1:]]) for each in (X, Y)]  # of open size, as loops of small ones stay in place
+
+    def step():
+        return model.train_step(tuple(tf.compat.v1.placeholder_with_default(*pair) for pair in data))["loss"]
+
+    return tf.function(step)
 
 
 def program_of_least_squares(**options):
