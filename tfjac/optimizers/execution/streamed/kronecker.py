@@ -154,8 +154,7 @@ class KroneckerMemory:
             share: scalar, the part of the bounds of α that is used.
         """
         steps, seen = (
-            tf.where(stayed, each.value.value(), tf.zeros([], each.dtype))
-            for each in (self._steps, self._examples)
+            tf.where(stayed, each.value.value(), tf.zeros([], each.dtype)) for each in (self._steps, self._examples)
         )
         examples = tf.cast(num_examples(batch, objective.num_parts), tf.float64)
         batch, alone = _offsets_first(batch, objective, steps < FIRST)
@@ -224,9 +223,7 @@ class KroneckerMemory:
     def _damping_now(self, curvature: list, sums_squares: bool, stayed: Tensor) -> tuple[Tensor, Tensor]:
         """Return λ, and the largest mean of diag(JᵀJ) so far."""
         mean = tf.add_n([block.trace() for block in curvature]) / self._columns.total
-        before, damping = (
-            each.value.value() * tf.cast(stayed, self.dtype) for each in (self._largest, self._damping)
-        )
+        before, damping = (each.value.value() * tf.cast(stayed, self.dtype) for each in (self._largest, self._damping))
         largest = tf.maximum(FORGETS_LARGEST * before, mean)
         damping = tf.where(damping > 0, damping, mean)
         return damping if sums_squares else tf.maximum(damping, LEAST * self._wanted * largest), largest
