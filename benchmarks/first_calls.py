@@ -74,7 +74,7 @@ def named_parameters():
     """The same with named parameters and bounds."""
     t = np.linspace(0, 4, 33)
     y = 2.5 * np.exp(-1.3 * t) + 0.5
-    named = tfjac.Parameters(a=tfjac.Parameter(1.0, lower=0.0), b=1.0, c=0.0)
+    named = tfjac.Parameters(a={"value": 1.0, "min": 0.0}, b=1.0, c=0.0)
     return lambda: tfjac.curve_fit(decay, t, y, named)
 
 

@@ -91,6 +91,7 @@ log, log1p, power, round_even = (
 )
 maximum, minimum = _of_two(np.maximum, tf.maximum), _of_two(np.minimum, tf.minimum)
 sqrt, square = _of_one(np.sqrt, tf.sqrt), _of_one(np.square, tf.square)
+sign = _of_one(np.sign, tf.sign)
 ones_like = _of_one(np.ones_like, tf.ones_like)
 
 
@@ -107,6 +108,20 @@ reduce_all, reduce_any = _of_one(np.all, tf.reduce_all), _of_one(np.any, tf.redu
 reduce_max, reduce_min = _of_one(np.max, tf.reduce_max), _of_one(np.min, tf.reduce_min)
 reduce_sum = _of_one(np.sum, tf.reduce_sum)
 argmax = _of_one(np.argmax, tf.argmax)
+
+
+def argsort(flags: Any) -> Any:
+    """Return the places of flags `[n]`, int32: first of those that do not hold, in their order."""
+    if isinstance(flags, _KNOWN):
+        return np.argsort(flags, kind="stable").astype(np.int32)
+    return tf.argsort(tf.cast(flags, tf.int32), stable=True)
+
+
+def count_nonzero(array: Any, axis: int | None = None) -> Any:
+    """Return how many elements are not zero, along an axis, int32."""
+    if isinstance(array, _KNOWN):
+        return np.asarray(np.count_nonzero(array, axis), np.int32)[()]
+    return tf.math.count_nonzero(array, axis, dtype=tf.int32)
 
 
 def concat(arrays: Sequence[Any], axis: int = 0) -> Any:
@@ -128,6 +143,20 @@ transpose = _of_one(np.transpose, tf.transpose)
 diag = _of_one(np.diag, tf.linalg.diag)
 diag_part = _of_one(np.diagonal, tf.linalg.diag_part)
 qr = _of_one(np.linalg.qr, tf.linalg.qr)
+
+
+def unit_vector(place: Any, size: int, like: Any) -> Any:
+    """Return a vector `[size]` of the dtype of `like`: one at a place, and zero elsewhere; all zero beyond the size."""
+    if are_known(place, like):
+        return (np.arange(size) == place).astype(like.dtype)
+    return tf.one_hot(place, size, dtype=like.dtype)
+
+
+def uniform(shape: Sequence[int], seed: Any, like: Any) -> Any:
+    """Return numbers from −1 to 1, drawn by an integer, of the dtype of `like`."""
+    if are_known(seed, like):
+        return np.random.default_rng(int(seed)).uniform(-1, 1, shape).astype(like.dtype)
+    return tf.random.stateless_uniform(shape, [0, seed], -1, 1, like.dtype)
 
 
 def back_substitute(triangle: Any, target: Any) -> Any:

@@ -146,13 +146,15 @@ class Run:
         outcome = self.progress.outcome._replace(status=np.int32(status))
         self.progress = self.progress._replace(outcome=outcome)
 
-    def surroundings(self, moved: Tensor, reach: Tensor) -> Surroundings:
-        """Return the `Surroundings` of where the variables are, of `DenseSteps`.
+    def travelled(self) -> tuple[Array, Array]:
+        """Return by how much each parameter has moved, and how large it has been, `[p]` each, of `DenseSteps`."""
+        end = self._carrier.position()
+        moved = np.abs(end - np.concatenate([np.ravel(value.numpy()) for value in self.first]))
+        return moved, np.maximum(moved, np.abs(end))
 
-        Args:
-            moved, reach: as of `Surroundings`.
-        """
-        return Surroundings(DenseObjective(self._carrier), self.conditions.box or None, None, moved, reach)
+    def surroundings(self) -> Surroundings:
+        """Return the `Surroundings` of where the variables are, of `DenseSteps`."""
+        return Surroundings(DenseObjective(self._carrier), self.conditions.box or None, None, *self.travelled())
 
     def go_to_best(self) -> None:
         """Assign the best point to the variables, if a step may have led to a worse one."""

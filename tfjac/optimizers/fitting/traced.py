@@ -10,6 +10,7 @@ from tfjac.optimizers import arrays
 from tfjac.optimizers.conditions.conditions import Conditions
 from tfjac.optimizers.fitting.implicit import differentiable, without_derivatives
 from tfjac.optimizers.fitting.run import Run
+from tfjac.optimizers.loop.beside import unseen
 from tfjac.optimizers.loop.dense import DenseSteps, Evaluation, suits
 from tfjac.optimizers.loop.minimise import (
     CalledSteps,
@@ -17,7 +18,6 @@ from tfjac.optimizers.loop.minimise import (
     Minimisation,
     StepFunction,
     begun,
-    is_doubtful,
     sees_vanished,
 )
 from tfjac.optimizers.loop.options import Settings
@@ -167,21 +167,25 @@ class TracedMinimisation:
         """
         problem = Problem(self.residuals, run.flat, self._settings)
         if has_converged(run.progress.outcome.status):
-            is_asked = is_doubtful(problem, run.progress.shares, run.invariants, run.first)
-            if is_asked and self._look("falls", run, problem):
+            way, box = self._way(run, problem), problem.box(run.invariants)
+            if np.any(unseen(run.progress.shares, *way, box)) and self._look("falls", run, problem):
                 run.stop(Status.NOT_A_MINIMUM)
         elif run.stalled and sees_vanished(problem):
             found = self._look("vanished", run, problem)
             return found if found.any() else None
         return None
 
+    def _way(self, run: Run, problem: Problem) -> tuple[Any, Any]:
+        """Return what `Coordinates.travelled` says of a `Run`."""
+        return problem.travelled(run.first) if self._evaluation is None else run.travelled()
+
     def _look(self, name: str, run: Run, problem: Problem) -> Any:
         """Return what a method of `Minimisation` says of the surroundings of where a `Run` has ended, NumPy."""
         given = run.data, run.invariants, run.first
         with run.undone(), arrays.quiet():
             if self._evaluation is not None:
-                around = run.surroundings(*problem.travelled(run.first))
-                return (around.falls() if name == "falls" else around.vanished(self._settings.limits)).numpy()
+                around = run.surroundings()
+                return np.asarray(around.falls() if name == "falls" else around.vanished(self._settings.limits))
             if name not in self._looks:
                 look = getattr(Minimisation(problem, alone=True), name)
                 specs = tf.nest.map_structure(lambda each: tf.type_spec_from_value(tf.convert_to_tensor(each)), given)

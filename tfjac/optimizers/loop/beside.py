@@ -66,9 +66,9 @@ def unseen(shares: Tensor, moved: Tensor, reach: Tensor, box: Box | tuple[()] | 
     """
     epsilon = float(arrays.finfo(shares).eps)
     least = _TRIED if shares.shape[-1] <= MOST else epsilon**0.75
-    known = tf.where(tf.math.is_finite(shares), shares, 0)
-    size = tf.reduce_sum(known * tf.square(reach), axis=-1, keepdims=True)
-    found = (tf.square(moved) * shares <= least**2) & (size * (_OF_RESIDUALS * epsilon) ** 2 < 1)
+    known = arrays.where(arrays.is_finite(shares), shares, 0)
+    size = arrays.reduce_sum(known * arrays.square(reach), axis=-1, keepdims=True)
+    found = (arrays.square(moved) * shares <= least**2) & (size * (_OF_RESIDUALS * epsilon) ** 2 < 1)
     return found & (box.lower < box.upper) if box else found
 
 
@@ -97,20 +97,28 @@ def falls_beside(place: Beside, cost_at: Function) -> Tensor:
         place: a `Beside`.
         cost_at: function from a change of the parameters, `[n, p]`, to F there, `[n]`.
     """
-    trials, asked = _Trials(place), tf.reduce_any(place.asked, axis=1)
+    trials, asked = _Trials(place), arrays.reduce_any(place.asked, axis=1)
 
     def one_more(index: Tensor, falls: Tensor) -> tuple[Tensor, Tensor]:
-        changes = trials.changes(index)
-
-        def one_cost(side: Tensor, costs: Tensor) -> tuple[Tensor, Tensor]:
-            return side + 1, tf.tensor_scatter_nd_update(costs, [[side]], cost_at(changes[side])[None])
-
-        nothing = tf.zeros([4, tf.shape(falls)[0]], place.cost.dtype)
-        _, costs = while_loop(lambda side, _: side < 4, one_cost, (tf.constant(0), nothing))
+        costs = _costs(trials.changes(index), place.cost, cost_at)
         return index + 1, falls | (asked & trials.fall(index, costs))
 
-    start = tf.constant(0), tf.zeros_like(asked)
-    return while_loop(lambda index, falls: (index < trials.count) & tf.reduce_any(asked & ~falls), one_more, start)[1]
+    def unfinished(index: Tensor, falls: Tensor) -> Tensor:
+        return (index < trials.count) & arrays.reduce_any(asked & ~falls)
+
+    return arrays.loop(unfinished, one_more, (arrays.constant(0, place.cost, tf.int32), arrays.zeros_like(asked)))[1]
+
+
+def _costs(changes: Tensor, cost: Tensor, cost_at: Function) -> Tensor:
+    """Return F `[4, n]` at four changes of the parameters `[4, n, p]`, one after the other."""
+    if arrays.are_known(changes):
+        return np.stack([cost_at(change) for change in changes])
+
+    def one_cost(side: Tensor, costs: Tensor) -> tuple[Tensor, Tensor]:
+        return side + 1, tf.tensor_scatter_nd_update(costs, [[side]], cost_at(changes[side])[None])
+
+    nothing = tf.zeros([4, tf.shape(cost)[0]], cost.dtype)
+    return while_loop(lambda side, _: side < 4, one_cost, (tf.constant(0), nothing))[1]
 
 
 class _Trials:
@@ -125,45 +133,47 @@ class _Trials:
 
     def __init__(self, place: Beside) -> None:
         self._place, self._width = place, place.reach.shape[1]
-        self._zero, self._held = tf.equal(place.shares, 0), tf.not_equal(place.inward, 0)
-        few, self._epsilon = self._width <= MOST, np.finfo(place.cost.dtype.as_numpy_dtype).eps
+        self._zero, self._held = arrays.equal(place.shares, 0), arrays.not_equal(place.inward, 0)
+        few, self._epsilon = self._width <= MOST, float(arrays.finfo(place.cost).eps)
         self._alone = self._width if few else 0
         none, some = place.asked & self._zero, place.asked & ~self._zero
-        several, any_none = (1 if few else 0), tf.reduce_any(none)
-        flags = [tf.reduce_any(tf.math.count_nonzero(each, axis=1) > several) for each in (none, some)]
-        flags += [any_none & tf.reduce_any(self._held)]
-        wanted = tf.concat([tf.reduce_any(place.asked, axis=0)[: self._alone], tf.repeat(flags, _DRAWS)], axis=0)
-        self._order = tf.argsort(tf.cast(~wanted, tf.int32), stable=True)
-        powers = sorted(range(-8, 9), key=lambda k: abs(k - 1.5)) if few else [2, 1]
-        self._sizes = tf.where(any_none, len(powers), 3)
-        self.count = self._sizes * tf.math.count_nonzero(wanted, dtype=tf.int32)
-        self._scan = self._powers(powers + [3] * (3 - len(powers)))
-        self._small = self._powers([1, 2] + [3] * (len(powers) - 2))
+        several, any_none = (1 if few else 0), arrays.reduce_any(none)
+        flags = [arrays.reduce_any(arrays.count_nonzero(each, axis=1) > several) for each in (none, some)]
+        flags += [any_none & arrays.reduce_any(self._held)]
+        drawn = [flag[None] for flag in flags for _ in range(_DRAWS)]
+        wanted = arrays.concat([arrays.reduce_any(place.asked, axis=0)[: self._alone], *drawn])
+        self._order = arrays.argsort(~wanted)
+        powers = sorted(range(-8, 9), key=lambda k: abs(k - 1.5)) if few else [2, 1, 3]
+        self._sizes = arrays.where(any_none, len(powers) if few else 2, 3)
+        self.count = self._sizes * arrays.count_nonzero(wanted)
+        self._scan, self._small = self._powers(powers), self._powers([1, 2] + [3] * (len(powers) - 2))
 
     def _powers(self, eighths: list[int]) -> Tensor:
-        return tf.constant([self._epsilon ** (k / 8) for k in eighths], self._place.cost.dtype)
+        return arrays.constant([self._epsilon ** (k / 8) for k in eighths], self._place.cost)
 
     def changes(self, index: Tensor) -> Tensor:
         """Return the changes of the parameters that lead there, `[4, n, p]`."""
         number, size, place = self._order[index // self._sizes], index % self._sizes, self._place
-        dtype, kind = place.cost.dtype, (number - self._alone) // _DRAWS
-        drawn = tf.random.stateless_uniform([4, 1, self._width], [0, index], -1, 1, dtype)
+        drawn, kind = arrays.uniform([4, 1, self._width], index, place.cost), (number - self._alone) // _DRAWS
         alone = number < self._alone
-        direction = tf.where(alone, tf.one_hot(number, self._width, dtype=dtype), tf.sign(drawn[0, 0]))
-        moves = place.asked & (alone | tf.equal(self._zero, tf.equal(kind, 0)))
-        natural = tf.math.rsqrt(tf.where(self._zero, tf.ones_like(place.shares), place.shares))
-        usual = tf.reduce_max(place.reach, axis=1, keepdims=True)
-        unit = tf.where(place.reach > 0, place.reach, tf.where(usual > 0, usual, tf.ones_like(usual)))
-        step = tf.where(self._zero, unit * self._scan[size], natural * self._small[size])
-        both = tf.where(moves, direction * step, 0) * tf.constant([[[1]], [[-1]], [[_FARTHER]], [[-_FARTHER]]], dtype)
-        turned = tf.where(place.asked & self._zero, _FARTHER * tf.maximum(place.reach, 1) * drawn, 0)
-        turned += tf.where(self._zero, 0 * place.inward, place.inward * natural * self._small[0])
-        return tf.where(kind < 2, both, turned)
+        direction = arrays.where(alone, arrays.unit_vector(number, self._width, place.cost), arrays.sign(drawn[0, 0]))
+        moves = place.asked & (alone | arrays.equal(self._zero, arrays.equal(kind, 0)))
+        natural = 1 / arrays.sqrt(arrays.where(self._zero, arrays.ones_like(place.shares), place.shares))
+        usual = arrays.reduce_max(place.reach, axis=1, keepdims=True)
+        unit = arrays.where(place.reach > 0, place.reach, arrays.where(usual > 0, usual, arrays.ones_like(usual)))
+        step = arrays.where(self._zero, unit * self._scan[size], natural * self._small[size])
+        sides = arrays.constant([[[1]], [[-1]], [[_FARTHER]], [[-_FARTHER]]], place.cost)
+        both = arrays.where(moves, direction * step, 0) * sides
+        asked = place.asked & self._zero
+        turned = arrays.where(asked, _FARTHER * arrays.maximum(place.reach, 1) * drawn, 0)
+        turned += arrays.where(self._zero, 0 * place.inward, place.inward * natural * self._small[0])
+        return arrays.where(kind < 2, both, turned)
 
     def fall(self, index: Tensor, costs: Tensor) -> Tensor:
         """Return whether F falls there, `[n]`; `costs`: `[4, n]`."""
         number, cost = self._order[index // self._sizes], self._place.cost
         near, far = (cost - (costs[k] + costs[k + 1]) / 2 for k in (0, 2))
-        both = (near > ROUNDINGS * self._epsilon * tf.abs(cost)) & (far > (_FARTHER + 1) * near)
-        gain = cost - tf.reduce_min(costs, axis=0)
-        return tf.where(number < self._alone + 2 * _DRAWS, both, gain > self._epsilon**0.25 * tf.abs(cost))
+        both = (near > ROUNDINGS * self._epsilon * arrays.absolute(cost)) & (far > (_FARTHER + 1) * near)
+        gain = cost - arrays.reduce_min(costs, axis=0)
+        by_gain = gain > self._epsilon**0.25 * arrays.absolute(cost)
+        return arrays.where(number < self._alone + 2 * _DRAWS, both, by_gain)

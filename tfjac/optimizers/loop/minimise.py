@@ -241,7 +241,8 @@ class Minimisation:
         """Return the status at the end, after a look at the minima, maxima and saddles that J does not see."""
         status, sees = progress.outcome.status, sees_vanished(self._problem)
         stalled = tf.equal(status, int(Status.STALLED)) & sees
-        doubtful = has_converged(status) & is_doubtful(self._problem, progress.shares, invariants, first)
+        around = *self._problem.travelled(first), self._problem.box(invariants)
+        doubtful = has_converged(status) & tf.reduce_any(unseen(progress.shares, *around))
 
         def looked_at() -> tuple[Tensor, Tensor]:
             around = self._surroundings(data, invariants, first)
@@ -258,7 +259,8 @@ class Minimisation:
 
         Args:
             data: list of tensors like `residuals.specs`.
-            invariants, first: as of `is_doubtful`.
+            invariants: what `begun` returned.
+            first: list of tensors, what the variables held before the first step.
         """
         return self._surroundings(data, invariants, first).vanished(self._settings.limits)
 
@@ -275,18 +277,6 @@ def sees_vanished(problem: Problem) -> bool:
     """Return whether columns of J that have vanished are looked for."""
     columns = problem.columns.total
     return not problem.settings.conditions.equality and are_seen(problem.residuals.num_rows, columns)
-
-
-def is_doubtful(problem: Problem, shares: Tensor, invariants: Invariants, first: list[Tensor]) -> Tensor:
-    """Return whether some parameters are `unseen` where the variables are, a scalar bool.
-
-    Args:
-        problem: a `Problem`.
-        shares: `[p]`, `shares_of` there.
-        invariants: what `begun` returned.
-        first: list of tensors, what the variables held before the first step.
-    """
-    return tf.reduce_any(unseen(shares, *problem.travelled(first), problem.box(invariants)))
 
 
 def _num_numbers(columns: int, residuals: TracedResiduals) -> float:

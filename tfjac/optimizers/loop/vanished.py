@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from tfjac.graph import while_loop
 from tfjac.ops import damped_solve
+from tfjac.optimizers import arrays
 from tfjac.optimizers.conditions.bounds import Box
 from tfjac.optimizers.conditions.equality import Equality
 from tfjac.optimizers.contracts import Objective
@@ -79,15 +80,16 @@ class Surroundings:
         else:
             self._objective.move_to(self._values, position)
         cost = self._objective.evaluate()
-        self._objective.restore_unless(tf.constant(False), self._values)
+        self._objective.restore_unless(arrays.constant(False, cost, tf.bool), self._values)
         return cost[None]
 
     def vanished(self, limits: Tolerances) -> Tensor:
         """Return what `vanished_at_minimum` says, `[p]`."""
         gram, gradient = self._model.gram_and_gradient()
-        gram += tf.linalg.diag(self._model.prior.precision)
+        gram += arrays.diag(self._model.prior.precision)
         place = self._objective.cost, gram, gradient, self._reach, self._free(gradient)
-        return vanished_at_minimum(Place._make(map(_alone, place)), self.cost_at, limits)[0]
+        place = Place._make(tf.convert_to_tensor(each)[None] for each in place)
+        return vanished_at_minimum(place, self.cost_at, limits)[0]
 
     def falls(self) -> Tensor:
         """Return what `falls_beside` says, a scalar bool."""
@@ -95,17 +97,13 @@ class Surroundings:
         given = columns, self._objective.cost, gradient
         shares, known = shares_of(*given, self._free(gradient)), shares_of(*given, None)
         asked = unseen(shares, self._moved, self._reach, self._box)
-        place = self._objective.cost, known, self._reach, asked, tf.where(shares > known, tf.sign(gradient), 0)
-        return falls_beside(Beside._make(map(_alone, place)), self.cost_at)[0]
+        inward = arrays.where(shares > known, arrays.sign(gradient), arrays.zeros_like(gradient))
+        place = self._objective.cost, known, self._reach, asked, inward
+        return falls_beside(Beside._make(each[None] for each in place), self.cost_at)[0]
 
     def _free(self, gradient: Tensor) -> Tensor:
-        everywhere = tf.ones_like(self._position, tf.bool)
+        everywhere = arrays.equal(self._position, self._position)
         return everywhere if self._box is None else self._box.free(self._position, gradient)
-
-
-def _alone(array: Tensor) -> Tensor:
-    """Return what is known of one problem as that of n, `[1, ...]`."""
-    return tf.convert_to_tensor(array)[None]
 
 
 def vanished_at_minimum(place: Place, cost_at: Function, limits: Tolerances) -> Tensor:

@@ -1,0 +1,28 @@
+"""A budget of ops: what a first call traces is what users wait for, and what makes the suite long.
+
+The budgets are what was counted, and one part in fifty; who needs more raises the line here, and says why.
+"""
+
+import pytest
+
+from benchmarks import first_calls
+
+BUDGETS = {
+    "curve_fit": 170, "single_precision": 160, "named_parameters": 180, "keras_full_batch": 1550,
+    "keras_batches": 1290, "keras_kronecker": 3430, "many_fits": 2250, "sparse": 2210, "convolutions": 110,
+    "recurrent": 640, "pose_graph": 2330, "bundle": 2060,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", first_calls.CASES, ids=lambda case: case.__name__)
+def test_first_call_is_within_its_budget(case, need_native):
+    call = case()
+    assert first_calls.ops_traced(call) <= BUDGETS[case.__name__]
+
+
+def test_graphs_are_counted_while_they_are_made():
+    import tensorflow as tf
+
+    traced = tf.function(lambda x: x + 1)
+    assert first_calls.ops_traced(lambda: traced(tf.ones([2]))) >= 3  # the argument, the sum and the result
+    assert first_calls.ops_traced(lambda: traced(tf.ones([2]))) == 0
