@@ -1,12 +1,11 @@
-"""Shapley values of a network trained on scikit-learn's digits: estimates beside the exact ones."""
+"""Shapley values of a network trained on digits: estimates beside the exact ones."""
 
 import keras
 import numpy as np
 import pytest
 
+from tests.digits import load_digits
 from tfjac import explanations
-
-sklearn_datasets = pytest.importorskip("sklearn.datasets")
 
 BLOCKS = np.kron(np.arange(12).reshape(4, 3), np.ones((2, 3), int))[:, :8]
 """Twelve features: the images of 8 × 8 in blocks of 2 × 3, the last ones of 2 × 2."""
@@ -15,8 +14,7 @@ BLOCKS = np.kron(np.arange(12).reshape(4, 3), np.ones((2, 3), int))[:, :8]
 @pytest.fixture(scope="module")
 def digits():
     """A trained network, and images of which it is right."""
-    x, y = sklearn_datasets.load_digits(return_X_y=True)
-    x = (x / 16).reshape(-1, 8, 8).astype("float32")
+    x, y = load_digits()
     keras.utils.set_random_seed(0)
     layers = [keras.Input((8, 8)), keras.layers.Flatten(), keras.layers.Dense(32, "relu"), keras.layers.Dense(10)]
     model = keras.Sequential(layers)

@@ -8,6 +8,7 @@ import scipy.stats
 import tensorflow as tf
 
 import tfjac
+from tests.digits import load_digits
 from tests.precision import floating
 
 DATA = pathlib.Path(__file__).resolve().parents[2] / "examples" / "data"
@@ -75,10 +76,10 @@ def test_training_again_without_an_example():
 
 def mislabelled_digits():
     """600 digits of UCI, 20 of which have a wrong label, and which these are."""
-    table = np.loadtxt(DATA / "digits" / "digits.csv.gz", delimiter=",", dtype=int)
+    images, labels = load_digits()
     rng = np.random.default_rng(0)
-    table = table[rng.permutation(len(table))[:600]]
-    x, y = (table[:, :-1] / 16).astype(np.float32), table[:, -1]
+    chosen = rng.permutation(len(labels))[:600]
+    x, y = images[chosen].reshape(-1, 64), labels[chosen]
     wrong = rng.choice(600, 20, replace=False)
     y[wrong] = (y[wrong] + rng.integers(1, 10, 20)) % 10
     return x, y, wrong

@@ -50,7 +50,8 @@ def measured(rng):
 def test_each_fit_goes_as_if_alone(measured, damping, chunk_size):
     """Point, cost, status, and how many steps and evaluations it took are those of a fit by itself.
 
-    But for attempts of a last step that all drown in rounding: there the first one is enough.
+    But for attempts of a last step that all drown in rounding: there the first one is enough. Of a cost that falls to
+    zero, it is rounding that says in which step.
     """
     x = started()
     straight = {"trust_region": TrustRegionDamping(residual_curvature=False)}  # as the steps of many fits are
@@ -65,11 +66,12 @@ def test_each_fit_goes_as_if_alone(measured, damping, chunk_size):
         alone.assign([2.0, 1.0])
         one = problem.solve(values)
         assert Status(found.status[k]) == one.status, k
-        drowned = 0 if one.history.accepted[-1:].all() else max(one.history.attempts[-1] - 1, 0)
-        assert found.steps[k] == one.steps, k
-        assert one.evaluations - drowned <= found.evaluations[k] <= one.evaluations, k
+        if one.cost > 0:
+            drowned = 0 if one.history.accepted[-1:].all() else max(one.history.attempts[-1] - 1, 0)
+            assert found.steps[k] == one.steps, k
+            assert one.evaluations - drowned <= found.evaluations[k] <= one.evaluations, k
         np.testing.assert_allclose(found.x[k], one.x, rtol=1e-9, atol=1e-12)
-        np.testing.assert_allclose(found.cost[k], one.cost, rtol=1e-9)
+        np.testing.assert_allclose(found.cost[k], one.cost, rtol=1e-9, atol=1e-60)
         np.testing.assert_allclose(found.gradient_norm[k], one.gradient_norm, rtol=1e-3, atol=1e-10)
     assert Status(found.status[3]) == Status.NOT_FINITE and not found.success[3]
     np.testing.assert_array_equal(found.x[3], [2.0, 1.0])

@@ -3,15 +3,15 @@
 import keras
 import numpy as np
 import pytest
-from sklearn.datasets import load_digits
 
+from tests.digits import load_digits
 from tests.precision import floating
 from tfjac.optimizers import LevenbergMarquardt
 from tfjac.optimizers.execution.streamed.kronecker import KroneckerMemory
 
 layers = keras.layers
-DIGITS = load_digits()
-X, Y = (DIGITS.images / 8 - 1).astype("float32")[:700], DIGITS.target[:700]
+IMAGES, LABELS = load_digits()
+X, Y = 2 * IMAGES[:700] - 1, LABELS[:700]
 RNG = np.random.default_rng(0)
 
 

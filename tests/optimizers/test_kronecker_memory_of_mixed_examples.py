@@ -4,8 +4,8 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from sklearn.datasets import load_digits
 
+from tests.digits import load_digits
 from tests.precision import floating
 from tfjac.graph import ExamplesMix
 from tfjac.optimizers import LevenbergMarquardt
@@ -147,8 +147,8 @@ def test_moving_statistics_are_those_of_keras(factors_for_all):
 
 @pytest.mark.filterwarnings("ignore:tfjac. moving statistics")
 def test_digits_with_176_thousand_weights_beside_adam():
-    digits = load_digits()
-    x = np.kron(digits.images / 8 - 1, np.ones((3, 3))).reshape(-1, 576).astype("float32")
+    images, labels = load_digits()
+    x = np.kron(2 * images - 1, np.ones((3, 3))).reshape(-1, 576).astype("float32")
     losses = []
     for optimizer in (LevenbergMarquardt(), keras.optimizers.Adam(3e-3)):
         keras.utils.set_random_seed(0)
@@ -156,7 +156,7 @@ def test_digits_with_176_thousand_weights_beside_adam():
         model = keras.Sequential([layers.Input((576,)), *parts])
         loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         model.compile(optimizer, loss, jit_compile=False)
-        losses.append(model.fit(x, digits.target, batch_size=64, epochs=2, verbose=0).history["loss"][-1])
+        losses.append(model.fit(x, labels, batch_size=64, epochs=2, verbose=0).history["loss"][-1])
         if isinstance(optimizer, LevenbergMarquardt):
             assert isinstance(optimizer._memory.model, KroneckerMemory) and optimizer.solver_used == "kronecker"
     assert losses[0] < losses[1]

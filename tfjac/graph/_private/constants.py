@@ -43,10 +43,10 @@ def shared_constants() -> Iterator[None]:
         **others: Any,
     ) -> tf.Operation:
         make = functools.partial(create, op_type, inputs, dtypes, input_types, name, attrs, *rest, **others)
-        value = attrs["value"].tensor if op_type == "Const" and attrs and "value" in attrs else None
+        value = attrs["value"].tensor if attrs and "value" in attrs and not inputs else None
         if value is None or value.dtype not in _INTEGERS or value.ByteSize() > MOST_BYTES or _is_scoped(graph):
             return make()
-        key = value.SerializeToString(deterministic=True)
+        key = op_type, value.SerializeToString(deterministic=True)
         if key not in known:
             with graph.colocate_with(None, ignore_existing=True):  # gradients are where the ops that they are of are
                 known[key] = make()

@@ -7,6 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfjac.graph import ExampleAnalysis, axes, registering
+from tfjac.graph.facts import is_identity
 from tfjac.jacobians.factors.control_flow.stacking import of_static_columns, shaped_like, zeros_like
 from tfjac.jacobians.factors.cotangents import asking_for
 from tfjac.jacobians.factors.forms import Factor
@@ -78,7 +79,7 @@ def _unless_empty(compute: Callable, sweep: "Sweep", m: Size) -> None:
 
 
 def _is_special(op: tf.Operation, analysis: ExampleAnalysis) -> bool:
-    through = op.type in _HANDLERS or (op.type == "Identity" and op.outputs[0].dtype == tf.variant)
+    through = op.type in _HANDLERS or (is_identity(op) and op.outputs[0].dtype == tf.variant)
     return through and any(analysis.carries(output) for output in op.outputs)
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfjac.graph import axes, compiled_by_xla, static_value
+from tfjac.graph.facts import is_identity
 from tfjac.jacobians.factors.forms import Factor, OuterFactor
 from tfjac.jacobians.factors.rules.factor_rules import NoFactor, rule
 from tfjac.jacobians.factors.uses import Use
@@ -107,7 +108,7 @@ def _moved_positions(tensor: Tensor, back: bool) -> tf.Operation | None:
         ops = [tensor.op] if back else [op for op in tensor.consumers() if op.type != "Shape"]
         if len(ops) != 1 or ops[0].type == ("SpaceToBatchND" if back else "BatchToSpaceND"):
             return ops[0] if len(ops) == 1 else None
-        if ops[0].type not in ("Squeeze", "ExpandDims", "Identity", "EnsureShape"):
+        if not (is_identity(ops[0]) or ops[0].type in ("Squeeze", "ExpandDims", "EnsureShape")):
             return None
         tensor = ops[0].inputs[0] if back else ops[0].outputs[0]
 
