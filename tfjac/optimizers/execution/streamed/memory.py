@@ -96,14 +96,12 @@ class News(NamedTuple):
         streams: scalar bool, whether the data are new.
         repeats: int64, how often the same data have come again.
         steps: int64, how many steps there were before, since other code has set the variables.
-        position: `[p]`, where the variables are, in the coordinates of J.
     """
 
     stayed: tf.Tensor
     streams: tf.Tensor
     repeats: tf.Tensor
     steps: tf.Tensor
-    position: tf.Tensor
 
 
 class AutoMemory:
@@ -176,19 +174,20 @@ class AutoMemory:
         self.keeps_nothing = self.model is None
         if self.keeps_nothing:
             return take_step(start, state, method, restrictions)
-        stayed, streams, *_ = news = news or self._news(objective)
+        news = news or self._news(objective)
+        stayed, streams = news.stayed, news.streams
         self._keep_news(news)
         self._least.look(objective, batch, stayed)
         takes = self.model.takes(batch)
         self.keeps_nothing = takes is False
         names = [solver.name for solver in method.solver.choose(sizes).solvers]
         if takes is True and names == [self.model.solver.name]:  # the same step, on data that repeat without a memory
-            step, loss = self._step_on_new_data(objective, batch, state, method, weight, news, streams)
+            step, loss = self._step_on_new_data(objective, batch, state, method, weight, streams)
             self._note(objective, loss)
             return step
 
         def remember() -> tuple:
-            step, loss = self._step_on_new_data(objective, batch, state, method, weight, news)
+            step, loss = self._step_on_new_data(objective, batch, state, method, weight)
             return step.state, step.report, loss
 
         def plain() -> tuple:
@@ -270,15 +269,14 @@ class AutoMemory:
             objective: `SummedObjective` of the batch.
             at_once: whether data are new until they repeat, at the first step as well.
         """
-        values = objective.values()
-        held = tf.cast(objective.columns.flatten(values), self._dtype)
+        held = tf.cast(objective.columns.flatten(objective.values()), self._dtype)
         stayed = tf.reduce_all(tf.equal(held, self._left.value.value()))
         same = is_same_loss(tf.cast(objective.cost, tf.float64), self._loss.value.value())
         repeats = tf.where(same, self._repeats.value.value() + 1, 0)
         streams = tf.where(self._streams.value.value() > 0, repeats < REPEATS, ~same)
         steps = tf.where(stayed, self._steps.value.value(), 0)
         streams = (repeats < REPEATS) if at_once else streams & (steps > 0)
-        return News(stayed, streams, repeats, steps, objective.position(values))
+        return News(stayed, streams, repeats, steps)
 
     def _keep_news(self, news: "News") -> None:
         """Keep what the next step needs of them, and count the step."""
@@ -293,7 +291,6 @@ class AutoMemory:
         state: State,
         method: Method,
         weight: Tensor,
-        news: News,
         streams: Tensor | None = None,
     ) -> tuple[Step, Tensor]:
         """Return the `Step`, and the loss of the batch after it.
@@ -309,7 +306,8 @@ class AutoMemory:
         self._seen.value.assign(seen)
         bend = None if streams is None or bend is None else bend.where(~streams)
         given, method = method, method._replace(solver=model.solver, acceleration=bend)
-        recalled, diagonal = model.recalled(objective, batch, news.position, decay, weight)
+        position = objective.position(objective.values())
+        recalled, diagonal = model.recalled(objective, batch, position, decay, weight)
         damped = self._least.raised(state, method, objective, batch, diagonal, streams)
         step, loss = _remembering_step(recalled, objective, model, state, damped, method, weight, streams)
         return step._replace(report=named(step.report, given, model.solver)), tf.cast(loss, tf.float64)
