@@ -119,7 +119,7 @@ def test_step_tolerance():
 def test_max_steps():
     result, x = run(rosenbrock, [-1.2, 1.0], max_steps=3)
     assert result.status is Status.MAX_STEPS and not result.success
-    assert result.steps == 3 <= result.jacobians <= result.evaluations
+    assert result.steps == 3 <= result.evaluations and 3 <= result.jacobians <= 4
     assert result.cost < 24.2 / 2
     with tf.GradientTape() as tape:
         cost = tf.reduce_sum(rosenbrock(x) ** 2) / 2

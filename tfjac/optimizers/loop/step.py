@@ -212,8 +212,10 @@ class Stepper:
             made = self._attempt(last)
             return ~is_over(made, point, self._method), made
 
+        most = self._method.max_attempts
+        begins = point.usable if isinstance(most, int) else point.usable & (most > 0)
         small = not tf.executing_eagerly() and numbers_in_all(tf.compat.v1.get_default_graph()) <= SMALL
-        _, last = arrays.loop(lambda goes_on, _: goes_on, attempt, (point.usable, first), small=small)
+        _, last = arrays.loop(lambda goes_on, _: goes_on, attempt, (begins, first), small=small)
         return self._finish(last)
 
     def _attempt(self, last: Attempt) -> Attempt:
