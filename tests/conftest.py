@@ -5,8 +5,7 @@ import os
 
 import pytest
 
-from tests.core import is_core
-from tests.nightly import left_to_the_night
+from tests.days import left_to_the_night
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
@@ -31,12 +30,9 @@ def pytest_configure(config):
 
 
 def pytest_collection_modifyitems(items):
-    """Mark what is left to `make nightly`, and of the rest the core, for `make check`."""
+    """Mark what is left to `make nightly`."""
     for item in left_to_the_night(items):
         item.add_marker(pytest.mark.nightly)
-    for item in items:
-        if is_core(item.path, getattr(item, "originalname", item.name)) and not item.get_closest_marker("nightly"):
-            item.add_marker(pytest.mark.core)
 
 
 def pytest_collection_finish():

@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.core
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent / "tfjac"
 LAYERS = {
     "ops": 0,
@@ -238,6 +240,7 @@ def test_heavy_packages_are_imported_where_they_are_used():
     assert not found, found
 
 
+@pytest.mark.by_day(None)
 def test_tfjac_is_imported_without_them():
     """In a process where they cannot be imported; Keras does without them, too."""
     program = f"""

@@ -63,6 +63,7 @@ FITS = {
 }  # fmt: skip
 
 
+@pytest.mark.by_day(one_in=3)
 @pytest.mark.parametrize("name", FITS)
 def test_residuals(name):
     np.testing.assert_allclose(fitted(FITS[name]), 1.5, rtol=1e-4)

@@ -125,6 +125,7 @@ def test_kept_results_answer_what_is_asked_today():
         assert what.encode() in (report.RESULTS / f"{name}.png").read_bytes(), f"{name}.png has another title"
 
 
+@pytest.mark.by_day(None)
 def test_quick_run(tmp_path, capsys, monkeypatch):
     """Beside one way of TensorFlow: other frameworks and packages, of which nothing is asserted, are long to load."""
     monkeypatch.setattr(jacobians, "TENSORFLOWS_WAYS", {"tape.jacobian": models.tape_jacobian})

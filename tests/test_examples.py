@@ -71,12 +71,14 @@ def test_regression_beats_adam_in_the_same_time(load, tmp_path, capsys, monkeypa
     assert "test RMSE" in capsys.readouterr().out
 
 
+@pytest.mark.by_day(None)
 def test_curve_fit_reaches_the_certified_parameters(load, tmp_path):
     plot = tmp_path / "curves.png"
     assert load("02_curve_fit").main(["--plot", str(plot)]) >= 6
     assert matplotlib.image.imread(plot).std() > 0.05  # something was drawn
 
 
+@pytest.mark.by_day(None)
 def test_clipping_withstands_wrong_rows(load, tmp_path):
     plot = tmp_path / "norms.png"
     results = load("03_per_example_gradients").main(["--plot", str(plot)])
@@ -94,6 +96,7 @@ def test_cnn_jacobian_agrees_with_tensorflow_and_with_the_model(load, tmp_path):
     assert matplotlib.image.imread(plot).std() > 0.05  # something was drawn
 
 
+@pytest.mark.by_day(None)
 def test_stiff_equation_converges_with_second_order(load, tmp_path):
     plot = tmp_path / "solution.png"
     results = load("05_stiff_pde").main(["--plot", str(plot)])
@@ -103,6 +106,7 @@ def test_stiff_equation_converges_with_second_order(load, tmp_path):
     assert matplotlib.image.imread(plot).std() > 0.05  # something was drawn
 
 
+@pytest.mark.by_day(None)
 def test_black_box_is_inverted(load, tmp_path, capsys):
     plot = tmp_path / "device.png"
     errors = load("06_black_box").main(["--plot", str(plot)])
@@ -113,6 +117,7 @@ def test_black_box_is_inverted(load, tmp_path, capsys):
     assert "for derivatives" in capsys.readouterr().out
 
 
+@pytest.mark.by_day(None)
 def test_features_of_two_domains_are_made_alike(load, tmp_path, monkeypatch):
     """In half of its epochs."""
     plot, example = tmp_path / "domains.png", load("08_adversarial_domains")
@@ -132,6 +137,7 @@ def test_outliers_hardly_count(load, tmp_path, capsys):
     assert capsys.readouterr().out.count("95 % confidence interval") == 2
 
 
+@pytest.mark.by_day(None)
 def test_explanations_add_up_and_survive_saving(load, tmp_path):
     plot = tmp_path / "maps.png"
     results = load("07_explanations").main(["--plot", str(plot)])
@@ -142,6 +148,7 @@ def test_explanations_add_up_and_survive_saving(load, tmp_path):
     assert matplotlib.image.imread(plot).std() > 0.05  # something was drawn
 
 
+@pytest.mark.by_day(None)
 def test_classification_goes_further_than_adam_and_lbfgs_in_as_many_calls(load, tmp_path, monkeypatch):
     """Ten steps of Adam in a call; on the wall, a step of Levenberg–Marquardt takes as long as many of the others'."""
     plot, example = tmp_path / "digits.png", load("09_classification")
@@ -153,6 +160,7 @@ def test_classification_goes_further_than_adam_and_lbfgs_in_as_many_calls(load, 
     assert matplotlib.image.imread(plot).std() > 0.05  # something was drawn
 
 
+@pytest.mark.by_day(None)
 def test_poissons_equation_is_solved(load, tmp_path, monkeypatch):
     """A hundred steps of Adam for five of Levenberg–Marquardt; on the wall, it gets fewer."""
     plot, example = tmp_path / "poisson.png", load("11_physics_informed")
@@ -173,6 +181,7 @@ def test_a_network_is_unsure_where_there_are_no_data(load, tmp_path, capsys):
     assert "91 weights, 60 measurements" in capsys.readouterr().out
 
 
+@pytest.mark.by_day(None)
 def test_relaxation_times_are_off_by_their_errors(load, tmp_path, capsys):
     """As often within two standard errors as Student's t of 14 says, but for three standard deviations of that."""
     plot = tmp_path / "map.png"
@@ -184,6 +193,7 @@ def test_relaxation_times_are_off_by_their_errors(load, tmp_path, capsys):
     assert "1600 fits, 2 parameters each" in capsys.readouterr().out
 
 
+@pytest.mark.by_day(None)
 def test_a_bundle_ends_within_the_noise(load, tmp_path, capsys):
     plot = tmp_path / "house.png"
     found = load("14_bundle_adjustment").main(["--points", "500", "--plot", str(plot)])
@@ -193,6 +203,7 @@ def test_a_bundle_ends_within_the_noise(load, tmp_path, capsys):
     assert "500 rows of 3, which are eliminated" in capsys.readouterr().out
 
 
+@pytest.mark.by_day(None)
 def test_a_flight_agrees_with_the_places_that_it_saw_again(load, tmp_path, capsys):
     plot = tmp_path / "flight.png"
     before, after = load("15_pose_graph").main(["--rounds", "9", "--plot", str(plot)])
@@ -202,6 +213,7 @@ def test_a_flight_agrees_with_the_places_that_it_saw_again(load, tmp_path, capsy
     assert "solver: sparse" in printed and "Converged" in printed
 
 
+@pytest.mark.by_day(None)
 def test_cameras_are_off_by_their_errors(load, tmp_path):
     """As often within two standard errors as Student's t of 48 says, but for three standard deviations of that."""
     pytest.importorskip("tensorflow_graphics", reason="tensorflow-graphics is not installed")
@@ -212,6 +224,7 @@ def test_cameras_are_off_by_their_errors(load, tmp_path):
     assert matplotlib.image.imread(plot).std() > 0.05  # something was drawn
 
 
+@pytest.mark.by_day(None)
 def test_private_training_reads_most_digits(load, tmp_path, monkeypatch):
     """One ε of the four keeps this short; one digit in ten is what guesses get."""
     pytest.importorskip("dp_accounting", reason="dp-accounting is not installed")

@@ -71,6 +71,7 @@ def test_a_type_of_ops_in_the_spelling_of_keras(selector):
         tfjac.intercept(model, rules={selector: tfjac.rules.guided})(X)
 
 
+@pytest.mark.by_day(None)
 def test_no_private_class_stands_after_received():
     model = mlp()
     model.compile(optimizer=tfjac.LevenbergMarquardt(solver="cg", regularization="bayesian"), loss="mse")

@@ -31,6 +31,7 @@ def test_cells_hold_each_definition_of_the_example_once(name):
     assert definitions and all(code.splitlines().count(line) == 1 for line in definitions)
 
 
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("name", notebooks.NAMES)
 def test_notebook_runs(name, tmp_path, monkeypatch):
     """In a kernel as a hosted runtime has, beside the examples; the last cell shows a picture."""

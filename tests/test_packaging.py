@@ -51,6 +51,7 @@ def distributions(tracked, tmp_path_factory):
     return in_sdist, in_wheel, metadata
 
 
+@pytest.mark.by_day(None)
 def test_source_distribution_has_all_that_is_tracked(distributions, tracked):
     in_sdist, _, _ = distributions
     assert not set(tracked) - in_sdist

@@ -37,6 +37,7 @@ MADE_WITH_THE_SITE = [ROOT / "docs" / name for name in ("gallery", "reference/ap
 """Folders that `make docs` writes, and follows the links into."""
 
 
+@pytest.mark.core
 def test_relative_links_lead_somewhere():
     targets = [(page, target) for page in PAGES for target in re.findall(r"\]\(([^)#\s]+)", page.read_text())]
     missing = [
@@ -49,6 +50,7 @@ def test_relative_links_lead_somewhere():
     assert not missing, "\n".join(missing)
 
 
+@pytest.mark.core
 def test_environment_variables_are_in_one_table():
     """Those that the code reads are known to the check of their names and values, and explained."""
     sources = [*ROOT.glob("tfjac/**/*.py"), *ROOT.glob("build_tools/*.py"), *ROOT.glob("tests/**/conftest.py")]
@@ -60,6 +62,7 @@ def test_environment_variables_are_in_one_table():
     assert set(explained) == set(VARIABLES)
 
 
+@pytest.mark.core
 def test_first_screen_names_the_two_commands():
     first_screen = (ROOT / "README.md").read_text().splitlines()[:40]
     assert "make demo" in "\n".join(first_screen)

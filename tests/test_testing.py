@@ -8,6 +8,8 @@ import tensorflow as tf
 import tfjac
 from tfjac import testing
 
+pytestmark = pytest.mark.core
+
 A = np.array([[1.0, 2.0, -1.0], [0.5, 0.0, 3.0]])
 
 

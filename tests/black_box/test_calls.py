@@ -9,6 +9,8 @@ import tensorflow as tf
 
 import tfjac
 
+pytestmark = pytest.mark.core
+
 
 def gradient(box, *inputs):
     with tf.GradientTape() as tape:

@@ -32,6 +32,7 @@ def device(gradient="central", per_example=True, **options):
     return tfjac.external(function, gradient, output_shape=(None, 2), per_example=per_example, **options)
 
 
+@pytest.mark.by_day("values")
 @pytest.mark.parametrize("gradient", ["central", "one_sided", by_hand], ids=["central", "one_sided", "user"])
 @pytest.mark.parametrize("open_batch", [False, True], ids=["static", "open"])
 def test_jacobian_functions(gradient, open_batch, x, rng):
@@ -166,6 +167,7 @@ def decay_gradient(b, y, cotangents):
 FITS = [("central", 1e-7), ("one_sided", 1e-7), ("broyden", 1e-6), (decay_gradient, 1e-7)]
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("gradient, tolerance", FITS, ids=["central", "one_sided", "broyden", "user"])
 def test_least_squares_on_the_parameters_of_a_simulator(gradient, tolerance):
     b = tf.Variable([0.5, 0.5], dtype=tf.float64)
@@ -201,6 +203,7 @@ def test_least_squares_rejects_steps_that_could_not_be_measured():
     assert box.counts.failures > 0
 
 
+@pytest.mark.by_day("values")
 @pytest.mark.parametrize("given", [True, False], ids=["given the variables", "reading them"])
 @pytest.mark.parametrize("gradient", ["central", by_hand], ids=["central", "user"])
 def test_many_fits(gradient, given, x):

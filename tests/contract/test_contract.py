@@ -26,7 +26,7 @@ shift that a softmax takes away or a turn that nothing measures, is known to som
 
 
 def _marked(case):
-    marks = [] if case in by_day() else [pytest.mark.nightly]
+    marks = [] if case in by_day() else [pytest.mark.by_day(None)]
     reason = reason_of(case)
     if reason:
         # What is wrong by less than rounding makes of it in float32 shows in float64 alone.

@@ -25,7 +25,7 @@ def known_mistakes():
     """Cases that fail today, and must be taken off the table on the day that they do not."""
     for mistake in MISTAKES:
         marks = [pytest.mark.xfail(strict=True, reason=mistake.reason)]
-        marks += [pytest.mark.nightly] if mistake.crashes else []  # a process of its own takes long
+        marks += [pytest.mark.by_day(None)] if mistake.crashes else []  # a process of its own takes long
         for case in examples_of(mistake)[:3]:
             yield pytest.param(case, mistake.crashes, marks=marks, id=str(case))
 
@@ -80,6 +80,7 @@ def test_pairs_work(case):
     assert_agrees(case)
 
 
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("case", working_triples(), ids=str)
 def test_triples_work(case):
     assert_agrees(case)

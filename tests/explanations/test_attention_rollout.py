@@ -117,6 +117,7 @@ WAYS += [(masked_softmax_layer, each) for each in (by_einsum, transposed, flatte
 WAYS += [(dropped_and_cast, by_einsum)]
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize(("probabilities", "product"), WAYS, ids=[f"{a.__name__}-{b.__name__}" for a, b in WAYS])
 def test_blocks_by_hand(probabilities, product):
     """The second block has no mask, so that a first that is left out would not be missed by an error."""

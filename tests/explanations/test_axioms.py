@@ -22,6 +22,7 @@ def two_layers(activation, bias=True):
     return model, [w.astype("float64") for w in model.get_weights()]
 
 
+@pytest.mark.core
 def test_integrated_gradients_by_hand():
     model, (w1, b1, w2, b2) = two_layers("tanh")
     x, start = RNG(0).normal(size=(2, 5, 4)).astype("float32")
@@ -39,6 +40,7 @@ def test_integrated_gradients_by_hand():
     assert np.abs(few.gap).max() > 1e-3
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("rule, epsilon, gamma", [("epsilon", 0.0, 0.0), ("epsilon", 0.2, 0.0), ("gamma", 1e-9, 0.5)])
 @pytest.mark.parametrize("bias", [True, False])
 def test_lrp_by_hand(rule, epsilon, gamma, bias):
@@ -203,6 +205,7 @@ def test_deep_lift_looks_through_custom_gradients():
     np.testing.assert_allclose(explanations.deep_lift(model, x).gap, 0, atol=1e-5)
 
 
+@pytest.mark.core
 def test_smooth_grad_by_hand():
     model, (w1, b1, w2, _) = two_layers("tanh")
     x = RNG(0).normal(size=(3, 4)).astype("float32")
@@ -284,6 +287,7 @@ ACTIVATIONS = [
 ZERO_AT_ZERO = ["celu", "elu", "hard_tanh", "leaky_relu", "relu", "relu6", "selu", "softsign", "tanh", "tanh_shrink"]
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize(
     ("method", "activation"),
     [*(("deep_lift", each) for each in ACTIVATIONS), *(("lrp", each) for each in ZERO_AT_ZERO)],

@@ -28,6 +28,7 @@ def rows(count=3, size=4):
 # ------------------------------------------------------------------ five natural mistakes
 
 
+@pytest.mark.core
 def test_a_wrong_name_of_a_layer():
     with pytest.raises(ValueError, match=r"No node is selected by 'secnd'\. The nearest names are '.*second'"):
         explanations.grad_cam(nested(), images(), "secnd")
@@ -65,6 +66,7 @@ def test_probabilities_are_explained_by_their_logits():
     assert binary.explained == "logits, before Sigmoid" and not binary.classes.any()
 
 
+@pytest.mark.core
 def test_integers_that_are_measurements():
     pixels = np.random.default_rng(0).integers(0, 255, (3, 12, 12, 3)).astype("uint8")
     model = nested()

@@ -133,6 +133,7 @@ def differences(function, x, h=1e-5):
     return np.stack(columns, axis=-1)
 
 
+@pytest.mark.by_day(one_in=3)
 @CASES
 def test_jacobians(name):
     x, function = start(name), flat(name)
@@ -141,6 +142,7 @@ def test_jacobians(name):
     np.testing.assert_allclose(found, differences(function, x), atol=1e-8)
 
 
+@pytest.mark.by_day(one_in=12)
 @CASES
 def test_least_squares(name):
     """The minimum is found, and the Jacobian there is the right one."""
@@ -152,6 +154,7 @@ def test_least_squares(name):
     np.testing.assert_allclose(result.jacobian(), differences(function, result.x)[0], atol=1e-7)
 
 
+@pytest.mark.by_day(None)
 @CASES
 def test_many_fits(name):
     """Each fit of a batch reaches its own data."""
@@ -163,6 +166,7 @@ def test_many_fits(name):
     np.testing.assert_allclose(function(tf.constant(result.x)), target, atol=1e-7)
 
 
+@pytest.mark.by_day(None)
 def test_the_moves_from_their_minimize():
     """Their residuals and variables, ours: the same minimum."""
     from tensorflow_graphics.math.optimizer.levenberg_marquardt import minimize

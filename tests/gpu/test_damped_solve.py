@@ -9,6 +9,7 @@ def positive_definite(rng, p):
     return root @ root.T / max(p, 1)
 
 
+@pytest.mark.by_day("values")
 @pytest.mark.parametrize("p, count", [(0, 2), (1, 1), (7, 0), (7, 3), (33, 7), (64, 2), (65, 2), (131, 3)])
 def test_solution(p, count, launchers, dtype, rng):
     matrix, rhs, scaling = positive_definite(rng, p), rng.standard_normal(p), rng.uniform(0.5, 2, p)
@@ -56,6 +57,7 @@ def test_overflow_of_one_number_is_a_flag(p, launchers, dtype):
     np.testing.assert_allclose(solution[1:], np.tile(np.linalg.solve(matrix + np.eye(p), rhs), (6, 1)), rtol=1e-5)
 
 
+@pytest.mark.by_day("values")
 @pytest.mark.parametrize("p, count", [(5, 300), (64, 3), (70, 3)])
 def test_many_systems(p, count, launchers, dtype, rng):
     matrix = np.stack([positive_definite(rng, p) for _ in range(count)])

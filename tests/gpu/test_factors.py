@@ -24,6 +24,7 @@ def check(launchers, problem, dtype):
     np.testing.assert_array_equal(found["kernel"], found["kernel"].T)
 
 
+@pytest.mark.by_day("values")
 @pytest.mark.parametrize("use", USES)
 @pytest.mark.parametrize("case", STACKS)
 def test_kernel_of_several_blocks(case, use, launchers, dtype, rng):
@@ -35,6 +36,7 @@ def test_kernel_of_several_blocks(case, use, launchers, dtype, rng):
     np.testing.assert_array_equal(found, found.T)
 
 
+@pytest.mark.by_day("values")
 @pytest.mark.parametrize("n", [2_000, 20_000, 200_000])
 def test_workspace_does_not_grow_with_the_number_of_examples(n, launchers, dtype, rng):
     """Nor with the square of it, as the kernel does, which is 160 GB of float32 for the last."""
@@ -70,6 +72,7 @@ def check_gram(launchers, problem, dtype):
     np.testing.assert_array_equal(zeros, 0)
 
 
+@pytest.mark.by_day("values")
 @pytest.mark.parametrize("use", USES)
 @pytest.mark.parametrize("case", CASES)
 def test_rows_kernel_and_norms(case, use, launchers, dtype, rng):
@@ -77,6 +80,7 @@ def test_rows_kernel_and_norms(case, use, launchers, dtype, rng):
     check(launchers, Problem(rng, *CASES[case]), dtype)
 
 
+@pytest.mark.by_day("values")
 @pytest.mark.parametrize("use", USES)
 @pytest.mark.parametrize("case", CASES)
 def test_gram(case, use, launchers, dtype, rng):
@@ -84,6 +88,7 @@ def test_gram(case, use, launchers, dtype, rng):
     check_gram(launchers, Problem(rng, *CASES[case]), dtype)
 
 
+@pytest.mark.by_day("values")
 @pytest.mark.parametrize("seed", range(4))
 def test_random_shapes(seed, launchers, dtype):
     rng = np.random.default_rng(seed)

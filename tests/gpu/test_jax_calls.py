@@ -71,6 +71,7 @@ def test_example_grams(calls, dtype, rng):
     np.testing.assert_allclose(gradient, np.einsum("nmp,nm->np", jacobian, residual), **tolerance(dtype))
 
 
+@pytest.mark.by_day("values")
 @pytest.mark.parametrize("case", DENSE)
 def test_jacobian_gram(case, calls, dtype, rng):
     problem = Problem(rng, *CASES[case])
@@ -86,6 +87,7 @@ def test_jacobian_gram(case, calls, dtype, rng):
     np.testing.assert_array_equal(zeros, 0)
 
 
+@pytest.mark.by_day("values")
 @pytest.mark.parametrize("case", ["once", "equation_and_border", "absent", "groups"])
 def test_jacobian_kernel(case, calls, dtype, rng):
     stack = stack_of(rng, *STACKS[case])

@@ -22,6 +22,7 @@ def expected(x, w):
     return np.tanh(np.asarray(x) @ np.asarray(w))
 
 
+@pytest.mark.core
 def test_ancestors_are_in_topological_order(data, weight):
     @tf.function
     def trace(x):
@@ -36,6 +37,7 @@ def test_ancestors_are_in_topological_order(data, weight):
     trace(data)
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("jit_compile", [False, True])
 def test_replay_with_other_values(data, weight, jit_compile):
     @tf.function(jit_compile=jit_compile)
@@ -49,6 +51,7 @@ def test_replay_with_other_values(data, weight, jit_compile):
     np.testing.assert_allclose(z, expected(2.0 * data, weight))
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("jit_compile", [False, True])
 def test_replay_reads_variables_at_its_place_in_the_program(data, weight, jit_compile):
     start = weight.numpy()
@@ -122,6 +125,7 @@ def test_replay_of_a_recurrent_layer(rng):
     np.testing.assert_array_equal(replayed, again)
 
 
+@pytest.mark.core
 def test_inlining_nested_functions_and_their_gradients(data, weight):
     @tf.function
     def inner(x):
@@ -159,6 +163,7 @@ def test_inlining_of_calls_with_ops_between_them(data, everything):
     np.testing.assert_allclose(inlined, np.tanh(2 * np.tanh(data) + 2) + 1)
 
 
+@pytest.mark.core
 def test_inlining_keeps_side_effects_single(data):
     counter = tf.Variable(0)
 

@@ -169,6 +169,7 @@ CASES = [
 ]
 
 
+@pytest.mark.by_day("values")
 @pytest.mark.parametrize("name, way", CASES)
 def test_rows(name, way, tmp_path):
     programs, expected = programs_and_rows(name)
@@ -223,6 +224,7 @@ def test_a_backward_that_mixes_examples_is_refused_by_name(program, wrapped, rng
     np.testing.assert_allclose(found, expected, rtol=1e-10)
 
 
+@pytest.mark.by_day("values")
 @pytest.mark.parametrize("wrapped", [False, True], ids=["plain", "inner_function"])
 @pytest.mark.parametrize("program", [injected, replaced, pushed_off])
 def test_a_backward_that_adds_something_of_its_own(program, wrapped, rng):
@@ -391,6 +393,7 @@ def saved_and_loaded(module, path, **options):
     return tf.saved_model.load(str(path))
 
 
+@pytest.mark.by_day(None)
 def test_second_derivatives_through_a_loaded_loop(rng, tmp_path):
     """Each copy of the loop is rewritten by TensorFlow, under a name that was the same for all of them."""
     module, x = Stepped(tf.tanh, rng), tf.constant(rng.normal(size=(3, 4)))
@@ -441,6 +444,7 @@ BROADCASTS = {
 }
 
 
+@pytest.mark.by_day("values")
 @pytest.mark.parametrize("size", [3, None], ids=["static", "open"])
 @pytest.mark.parametrize("name", BROADCASTS)
 def test_sums_that_undo_a_broadcast_do_not_mix_examples(name, size, rng):

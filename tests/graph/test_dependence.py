@@ -9,6 +9,8 @@ from keras import layers
 import tfjac
 from tfjac.graph import Dependence, _private, ancestors
 
+pytestmark = pytest.mark.core
+
 
 def test_sources_of_every_tensor_are_those_with_a_gradient(rng):
     """The oracle is `tf.gradients` for one source and one target: None where there is no path."""

@@ -8,6 +8,8 @@ from keras import layers
 
 from tfjac.graph import SHARED, ExampleAxis, ExamplesMix, analyse_examples
 
+pytestmark = pytest.mark.core
+
 N = 3
 
 

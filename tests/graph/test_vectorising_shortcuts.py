@@ -70,6 +70,7 @@ def test_every_shortcut_has_a_sample():
     assert set(SAMPLES) == types_where(lambda facts: facts.shortcut)
 
 
+@pytest.mark.by_day("values")
 @pytest.mark.parametrize("open_size", [False, True])
 @pytest.mark.parametrize("op_type", SAMPLES)
 def test_as_slice_by_slice(op_type, open_size, rng, monkeypatch):
@@ -91,6 +92,7 @@ def test_as_slice_by_slice(op_type, open_size, rng, monkeypatch):
     np.testing.assert_allclose(found, [function(tf.constant(u)) for u in stack], rtol=1e-13, atol=1e-13)
 
 
+@pytest.mark.by_day("values")
 @pytest.mark.parametrize("open_size", [False, True])
 @pytest.mark.parametrize("rows, inner, columns", [(3, 2, 4), (0, 2, 4), (3, 0, 4), (3, 2, 0)])
 @pytest.mark.parametrize("of_the_left", [True, False])

@@ -98,6 +98,7 @@ def inverse_of(model, x, jacobian, root):
     return whole
 
 
+@pytest.mark.by_day(one_in=3)
 @pytest.mark.parametrize("make", [mlp, cnn, text])
 def test_all_of_it_formed_by_numpy(make):
     with floating("float64"):

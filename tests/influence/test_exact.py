@@ -33,6 +33,7 @@ def gradients(name, model, x, y):
     return np.array(found)
 
 
+@pytest.mark.by_day("values")
 @pytest.mark.parametrize("method", ["weights", "examples", "cg"])
 @pytest.mark.parametrize("name", list(CASES))
 def test_first_order_against_rows_of_a_tape(name, method):

@@ -4,6 +4,7 @@ import pathlib
 
 import keras
 import numpy as np
+import pytest
 import scipy.stats
 import tensorflow as tf
 
@@ -85,6 +86,7 @@ def mislabelled_digits():
     return x, y, wrong
 
 
+@pytest.mark.by_day(None)
 def test_wrong_labels_of_digits():
     x, y, wrong = mislabelled_digits()
     keras.utils.set_random_seed(0)

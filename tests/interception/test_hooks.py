@@ -46,6 +46,7 @@ def halved(x):
     return tf.identity(x), lambda d: 0.5 * d
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("jit_compile", [False, True])
 def test_fit_sees_a_hook_and_its_removal(jit_compile):
     model = frozen_norm()
@@ -79,6 +80,7 @@ def test_a_removed_hook_leaves_no_op():
     assert op_types() == plain
 
 
+@pytest.mark.by_day(None)
 def test_a_shared_layer_and_a_nested_model():
     model = frozen_norm()
     model.compile(keras.optimizers.SGD(0.1), "mse")
@@ -99,6 +101,7 @@ def test_a_shared_layer_and_a_nested_model():
     assert sorted(name.split("/")[-2] for name in names) == ["head", "head"], "nothing below the gate is trained"
 
 
+@pytest.mark.core
 def test_values_are_changed_everywhere():
     model = network()
     model.compile("sgd", "mse")
@@ -161,6 +164,7 @@ def test_masks_pass_a_hook():
     np.testing.assert_array_equal(tfjac.intercept(model, {"embedding*": lambda d: d})(tokens), expected)
 
 
+@pytest.mark.by_day(None)
 def test_put_on_in_the_middle_of_training():
     model = frozen_norm()
     model.compile(keras.optimizers.SGD(0.1), "mse")
@@ -189,6 +193,7 @@ def recurrent(kind):
     }[kind]()
 
 
+@pytest.mark.by_day(one_in=3)
 @pytest.mark.parametrize("kind", ["LSTM", "both ways", "stacked"])
 def test_recurrent_layers(kind):
     """By a hook, and by an edit, what a custom gradient behind the layer does."""
@@ -218,6 +223,7 @@ def test_a_hooked_model_is_copied_without_its_hook(copied):
     assert_equal(one, two)
 
 
+@pytest.mark.by_day(None)
 def test_a_hook_does_not_keep_a_layer():
     layer = keras.layers.Dense(2)
     layer.build((None, 3))
@@ -245,6 +251,7 @@ def test_a_quantised_layer(first):
     np.testing.assert_array_equal(model(X), head(hidden(X)))
 
 
+@pytest.mark.by_day(None)
 def test_levenberg_marquardt_with_a_hook():
     dense = keras.layers.Dense
     model = keras.Sequential([keras.Input((5,)), dense(4, activation="tanh", name="a"), dense(3)])
@@ -258,6 +265,7 @@ def test_levenberg_marquardt_with_a_hook():
     np.testing.assert_allclose(same, plain, rtol=1e-4)
 
 
+@pytest.mark.core
 def test_what_cannot_be_hooked():
     with pytest.raises(TypeError, match=r"put on a Keras layer, as model.get_layer\('relu'\). Received: 'relu'"):
         tfjac.hook("relu", backward=tfjac.handlers.stop())

@@ -46,6 +46,7 @@ def test_a_handler_at_one_call_of_a_shared_layer(where):
     assert np.abs(got[1][0] - plain[1][0]).max() > 0.01, "the handler has something to clip"
 
 
+@pytest.mark.core
 def test_handlers_are_given_values_and_nodes():
     model, seen = network(), []
 
@@ -64,6 +65,7 @@ def _gated(x):
     return tf.identity(x), lambda d: d * tf.tanh(x)
 
 
+@pytest.mark.core
 def test_forward_edits_are_seen_by_what_follows():
     model = network()
     seen = []
@@ -85,6 +87,7 @@ def test_forward_edits_are_seen_by_what_follows():
     assert_same(all_gradients(patched, model, X), all_gradients(by_hand, model, X))
 
 
+@pytest.mark.core
 def test_rules_replace_the_backward_of_ops():
     model = network()
     rules = {"Relu": lambda op, d: d * tf.cast((op.inputs[0] > 0) & (d > 0), d.dtype)}
@@ -318,6 +321,7 @@ def test_taps_in_a_vectorised_map():
         tfjac.values_at(timed, layer)(tf.zeros([2, 4, 5]))
 
 
+@pytest.mark.core
 def test_what_cannot_be():
     model = network()
     with pytest.raises(ValueError, match=r"No node is selected by 'relu\[5\]'"):

@@ -54,6 +54,7 @@ OPTIMIZERS = {
 }
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("options", [{}, {"run_eagerly": True}], ids=["graph", "eager"])
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_what_is_recorded_is_the_gradient_of_the_loss(optimizer, options):

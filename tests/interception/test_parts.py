@@ -4,6 +4,7 @@ import json
 
 import keras
 import numpy as np
+import pytest
 import tensorflow as tf
 
 import tfjac
@@ -90,6 +91,7 @@ print(json.dumps([one_by_one, everything, error]))
 """
 
 
+@pytest.mark.by_day(None)
 def test_a_fan_in_branch_by_branch_takes_the_memory_of_one():
     """Σ of branches behind a square: all are needed before the first is gone back through, unless it runs again."""
     one_by_one, at_once, error = run_alone(BRANCHES)

@@ -1,6 +1,7 @@
 """Hooks and edits where two replicas train: as on one device, with a custom gradient in the model's code."""
 
 import numpy as np
+import pytest
 
 from tests.memory import run_alone
 
@@ -63,6 +64,7 @@ print(json.dumps([by_edits, by_hand(3.0), by_hook, by_hand(1.0)]))
 """
 
 
+@pytest.mark.by_day(None)
 def test_two_replicas():
     by_edits, edited, by_hook, hooked = run_alone(SCRIPT)
     for got, expected in [*zip(by_edits, edited), *zip(by_hook, hooked)]:

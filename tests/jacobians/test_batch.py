@@ -16,6 +16,7 @@ def diagonal(model, x, **kwargs):
     )
 
 
+@pytest.mark.by_day("values")
 @pytest.mark.parametrize("build, shape", [(networks.mlp, (3,)), (networks.grouped_cnn, (4, 4, 3))])
 def test_against_each_example_alone(build, shape, dtype, rng):
     model = build(dtype.name)
@@ -28,6 +29,7 @@ def test_against_each_example_alone(build, shape, dtype, rng):
     assert_all_close(tfjac.batch_jacobian(lambda: model(x), x, chunk_size=1), expected, tolerance)
 
 
+@pytest.mark.core
 def test_open_and_empty_batch(rng):
     model = networks.normalised()
     x = tf.constant(rng.normal(size=(4, 3)))
@@ -49,6 +51,7 @@ MAPPED = {
 }
 
 
+@pytest.mark.by_day("values")
 @pytest.mark.parametrize("n", [None, 4])
 @pytest.mark.parametrize("name", MAPPED)
 def test_through_a_vectorised_map(name, n, rng):
@@ -80,6 +83,7 @@ def test_rows_by_other_numbers(name, rng):
         )
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("limits", [{}, {"chunk_size": 1}])
 def test_through_a_loop(limits, rng):
     cell = tf.keras.layers.GRU(2, dtype="float64")
@@ -144,6 +148,7 @@ def test_a_scan_of_an_open_batch(steps, rng):
     assert_all_close(compute(x), expected, 1e-12)
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("name, eager", [*((name, True) for name in OF_ONE), ("a row by index", False)])
 def test_one_example(name, eager, rng):
     """TensorFlow captures small eager tensors as constants."""
@@ -176,6 +181,7 @@ def test_permuted_batch_permutes(rng):
     assert_all_close(compute(tf.gather(x, order)), compute(x).numpy()[order], 1e-13)
 
 
+@pytest.mark.core
 def test_training_mode_batch_normalisation_is_refused(rng):
     """TensorFlow answers, and wrongly: its answer is not the diagonal of the full Jacobian."""
     model = networks.normalised()
@@ -192,12 +198,14 @@ def test_training_mode_batch_normalisation_is_refused(rng):
     assert_all_close(tfjac.jacobian(lambda: model(x, training=True), x), full, 1e-10)
 
 
+@pytest.mark.core
 def test_softmax_over_the_batch_is_refused(rng):
     x = tf.constant(rng.normal(size=(4, 3)))
     with pytest.raises(tfjac.ExamplesMix, match=r"Softmax|softmax"):
         tfjac.batch_jacobian(lambda: tf.nn.softmax(x, axis=0), x)
 
 
+@pytest.mark.core
 def test_unconnected(rng):
     """TensorFlow gives zeros unasked."""
     x, other = tf.constant(rng.normal(size=(4, 3))), tf.constant(rng.normal(size=(4, 2)))
@@ -210,6 +218,7 @@ def test_unconnected(rng):
     assert_all_close(compute(x, other, "zero"), np.zeros((4, 2, 3)), 0)
 
 
+@pytest.mark.core
 def test_nests(rng):
     x, z = tf.constant(rng.normal(size=(4, 3))), tf.constant(rng.normal(size=(4, 3, 2)))
     compute = tf.function(lambda x, z: tfjac.batch_jacobian({"y": tf.sin(x)[:, None] * z[:, :1, :1]}, {"x": x, "z": z}))
@@ -219,6 +228,7 @@ def test_nests(rng):
         assert_all_close([blocks["x"][n], blocks["z"][n]], [expected[0][:, :, n], expected[1][:, :, n]], 1e-12)
 
 
+@pytest.mark.core
 def test_an_input_that_is_computed_from_another(rng):
     """Paths of the one go through the other, where examples may mix as anywhere."""
     x = tf.constant(rng.normal(size=(4, 3)))
@@ -235,6 +245,7 @@ def test_an_input_that_is_computed_from_another(rng):
         tf.function(blocks)(x, lambda x: tf.reverse(x, [0]))
 
 
+@pytest.mark.core
 def test_shared_inputs_are_refused(rng):
     x = tf.constant(rng.normal(size=(3, 3)))
     with pytest.raises(ValueError, match=r"used by all examples at once.*Received"):

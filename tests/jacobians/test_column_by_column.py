@@ -89,6 +89,7 @@ def test_without_forward_mode(taken, monkeypatch):
     assert set(taken) == {"pull_back"}
 
 
+@pytest.mark.by_day(None)
 def test_many_of_both(taken):
     many, data = tf.Variable(RNG.normal(size=[257])), tf.constant(RNG.normal(size=(4, 257)))
     with pytest.warns(UserWarning, match="each of the 257 parameters costs a forward product"):

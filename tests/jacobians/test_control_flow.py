@@ -177,6 +177,7 @@ FUNCTIONS = {
 }
 
 
+@pytest.mark.by_day(one_in=3)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_users_own_control_flow(name, rng, record_coverage):
     function, *shapes = FUNCTIONS[name]
@@ -187,6 +188,7 @@ def test_users_own_control_flow(name, rng, record_coverage):
     record_coverage(name, "rule")
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("name", ["TensorArray written", "loop in loop", "by autograph", "tf.cond in a loop"])
 def test_users_own_control_flow_under_xla(name, rng):
     function, *shapes = FUNCTIONS[name]
@@ -201,6 +203,7 @@ OF_TWO_RESULTS = {
 }
 
 
+@pytest.mark.by_day("values")
 @pytest.mark.parametrize("chunk_size", [None, 2])
 @pytest.mark.parametrize("name", OF_TWO_RESULTS)
 def test_variables_of_results_that_are_not_used(name, chunk_size, rng):

@@ -30,6 +30,7 @@ JIT_IN_TURN = [
 """Every two of a mode, a dtype, and XLA or not."""
 
 
+@pytest.mark.by_day("values")
 @pytest.mark.parametrize("mode, dtype, jit", JIT_IN_TURN, ids=lambda value: getattr(value, "name", None))
 def test_of_inputs_and_weights(mode, dtype, jit, rng):
     model = networks.mlp(dtype.name)
@@ -54,6 +55,7 @@ def test_chunked_equals_whole(mode, x):
         assert_all_close(compute(x), expected, 1e-12)
 
 
+@pytest.mark.by_day(None)
 def test_through_grouped_convolutions(rng):
     model = networks.grouped_cnn()
     x = tf.constant(rng.normal(size=(2, 4, 4, 3)))
@@ -118,6 +120,7 @@ def test_eager_callable_and_eager_inputs(x):
     assert_all_close(tfjac.jacobian(lambda: model(x), [x, *model.trainable_variables]), expected, 1e-12)
 
 
+@pytest.mark.core
 def test_nests_in_nests_out(x):
     model = networks.mlp()
     kernel, bias = model.trainable_variables[:2]
@@ -134,6 +137,7 @@ def test_nests_in_nests_out(x):
     assert_all_close(result["second"][0]["weights"], expected, 1e-12)
 
 
+@pytest.mark.core
 def test_unconnected(x):
     """Where tf.batch_jacobian gives zeros unasked, and tape.jacobian None."""
     weight, unused = tf.Variable([1.0, 2.0, 3.0], dtype=tf.float64), tf.Variable(np.ones((2, 2)))
@@ -160,6 +164,7 @@ def test_diagonal_blocks_keep_what_is_not_finite_apart():
     np.testing.assert_array_equal(block[:, 0, :, 0], [[np.inf, 0.0], [0.0, 0.25]])
 
 
+@pytest.mark.core
 def test_empty_batch(x):
     model = networks.normalised()
     xs = [None, *model.trainable_variables]
@@ -193,6 +198,7 @@ def test_a_mask_that_nothing_passes(rng):
         np.testing.assert_allclose(tf.reshape(block, [-1, 4, 3]), np.reshape(expected, [-1, 4, 3]), atol=1e-12)
 
 
+@pytest.mark.core
 def test_mixing_examples(x):
     """Nothing is assumed of examples here: training-mode batch normalisation is as good as anything."""
     model = networks.normalised()

@@ -246,6 +246,7 @@ def assert_equals_oracle(jacobian, oracle, variables, tolerance):
         )
 
 
+@pytest.mark.by_day(one_in=3)
 @pytest.mark.parametrize("name", MODELS)
 def test_every_layer(name, rng, record_coverage):
     model, inputs = build(name, "float64", rng)

@@ -1,5 +1,7 @@
 """Chunks bound what is live: the peak memory of one evaluation, in a process of its own."""
 
+import pytest
+
 from tests.memory import run_alone
 
 SCRIPT = """
@@ -25,6 +27,7 @@ print(json.dumps(peaks))
 """
 
 
+@pytest.mark.by_day(None)
 def test_chunks_take_less_memory():
     chunks, budget, whole = run_alone(SCRIPT)
     assert whole > 25, "16 examples x 32 outputs x 11,200 parameters are 23 MB alone: nothing was measured"

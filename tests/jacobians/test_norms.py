@@ -42,6 +42,7 @@ IN_TURN = [
 """Every two of a network, a way to run and an implementation."""
 
 
+@pytest.mark.by_day("values")
 @pytest.mark.parametrize("name, compiled, implementation", IN_TURN, indirect=["compiled", "implementation"])
 def test_norms(name, compiled, implementation):
     model, losses, gradients = setting(name)
@@ -49,6 +50,7 @@ def test_norms(name, compiled, implementation):
     assert_all_close(compute(), norms_of(gradients), 1e-11)
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("name", NETWORKS)
 def test_clipped(name, compiled):
     model, losses, gradients = setting(name)
@@ -61,6 +63,7 @@ def test_clipped(name, compiled):
     assert_all_close(their_norms, norms, 1e-11)
 
 
+@pytest.mark.core
 def test_clipped_far_above_is_the_batch_gradient():
     model, losses, gradients = setting("mlp")
     results = tfjac.clipped_gradients(losses, model.trainable_variables, 1e9)
@@ -84,6 +87,7 @@ def test_an_example_without_gradient():
     assert_all_close(gradient, np.array([0.6, 0.8], "float32"), 1e-6)
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("name", NETWORKS)
 def test_weighted(name, compiled, rng):
     model, losses, gradients = setting(name)
@@ -92,6 +96,7 @@ def test_weighted(name, compiled, rng):
     assert_all_close(compute(), [np.tensordot(weights, g, 1) for g in gradients], 1e-11)
 
 
+@pytest.mark.core
 def test_nests_and_single_precision():
     model, losses, gradients = setting("mlp", "float32")
     kernel, bias, *_ = model.trainable_variables
@@ -101,6 +106,7 @@ def test_nests_and_single_precision():
     assert_all_close(tfjac.per_example_gradient_norms(losses, [kernel, bias]), norms_of(gradients[:2]), 1e-5)
 
 
+@pytest.mark.core
 @pytest.mark.unverified("the check takes the dense gradient of the table")
 def test_embedding_is_not_densified():
     """A table of a million rows: no tensor of the graph has as many entries, other than the table itself."""
@@ -119,6 +125,7 @@ def test_embedding_is_not_densified():
     assert np.all(compute().numpy() > 0)
 
 
+@pytest.mark.core
 def test_empty_batch():
     model = networks.mlp()
 

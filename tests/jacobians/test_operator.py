@@ -72,6 +72,7 @@ WAYS = [("native", None, False), ("twin", None, False)]
 IN_TURN = [(name, *way) for k, name in enumerate(MODELS) for way in (("native", N, True), WAYS[k % 2])]
 
 
+@pytest.mark.by_day("values")
 @pytest.mark.parametrize("name, implementation, batch, jit_compile", IN_TURN, indirect=["implementation"])
 def test_products(name, rng, implementation, batch, jit_compile):
     problem = problem_of(name)
@@ -120,6 +121,7 @@ def test_products(name, rng, implementation, batch, jit_compile):
         )
 
 
+@pytest.mark.core
 def test_eager_callable_gives_the_same(problem):
     model, x, variables, dense = problem
     operator = tfjac.jacobian_operator(lambda: model(x), variables)

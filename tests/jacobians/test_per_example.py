@@ -19,6 +19,7 @@ in_graph = functools.partial(tf.function, autograph=False)
 LIMITS = [{"chunk_size": 1}, {"chunk_size": 9}, {"memory_budget": 500}]
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("name", ["mlp", "grouped_cnn", "embedding"])
 def test_chunked_equals_whole(name, rng):
     model = getattr(networks, name)()
@@ -59,6 +60,7 @@ def test_chunked_behind_a_softmax_with_an_open_batch(rng):
     assert_all_close(compute(ids), full_jacobian(lambda: function(ids), [table]), 1e-12)
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("limits", [{}, {"chunk_size": 3}])
 def test_mixing_examples_in_full(limits, rng):
     model, x = networks.normalised(), tf.constant(rng.normal(size=(4, 3)))
@@ -70,6 +72,7 @@ def test_mixing_examples_in_full(limits, rng):
     assert_all_close(results, expected, 1e-10)
 
 
+@pytest.mark.core
 def test_sum_of_examples_is_the_batch_gradient(rng):
     model, x = networks.grouped_cnn(), tf.constant(rng.normal(size=(4, 4, 4, 3)))
 
@@ -83,6 +86,7 @@ def test_sum_of_examples_is_the_batch_gradient(rng):
     assert_all_close([tf.reduce_sum(g, 0) for g in per_example], [g.numpy() for g in batch], 1e-11)
 
 
+@pytest.mark.core
 def test_permuted_batch_permutes(rng):
     model, x = networks.mlp(), tf.constant(rng.normal(size=(6, 3)))
     order = rng.permutation(6)
@@ -102,6 +106,7 @@ def test_the_jacobian_is_differentiated_again(rng):
         assert_all_close(tape.gradient(energy, weight), expected, 1e-12)
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("order", [[0, 1], [1, 0]])
 def test_weight_behind_a_transpose(order, rng):
     weight, x = tf.Variable(rng.normal(size=(3, 3))), tf.constant(rng.normal(size=(4, 3)))
@@ -160,6 +165,7 @@ ALONE = {
 }
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("name", ALONE)
 def test_a_batch_of_one(name, rng):
     """Shapes do not tell the axis of the only example from others of size 1, and Keras squeezes it away in LSTMs."""

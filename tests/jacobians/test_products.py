@@ -31,6 +31,7 @@ def backward(blocks, u):
     return [np.tensordot(u, block, u.ndim) for block in blocks]
 
 
+@pytest.mark.by_day("values")
 @pytest.mark.parametrize("build, shape", [(networks.mlp, (3, 3)), (networks.grouped_cnn, (2, 4, 4, 3))])
 def test_jvp_and_vjp(build, shape, compiled, dtype, rng):
     model = build(dtype.name)
@@ -82,6 +83,7 @@ def test_jvp_through_branches_of_different_values(sign, rng):
     assert_all_close(compute(x), np.broadcast_to(slopes * v, [4, 3]), 1e-12)
 
 
+@pytest.mark.core
 def test_nests_and_unconnected(x, rng):
     weight, unused = tf.Variable(rng.normal(size=3)), tf.Variable(1.0, dtype=tf.float64)
     tangents = {"w": np.ones(3), "unused": np.ones(())}
@@ -101,6 +103,7 @@ def test_nests_and_unconnected(x, rng):
     assert_all_close(tfjac.vjp(ys, xs, cotangents, "zero")["unused"], np.zeros(()), 0)
 
 
+@pytest.mark.core
 def test_known_gradients_at_several_nodes(x, rng):
     """A cotangent at a hidden node, and one at the output, which passes through the hidden node as well."""
     first, second = tf.Variable(rng.normal(size=(3, 4))), tf.Variable(rng.normal(size=(4, 2)))
@@ -142,6 +145,7 @@ def hessian_times(gradient, xs, vectors, step=1e-5):
     return [(up - down) / (2 * step) for up, down in zip(*moved)]
 
 
+@pytest.mark.core
 def test_hvp(compiled, x, rng):
     model = networks.mlp()
     variables = [v.value for v in model.trainable_variables]
@@ -166,6 +170,7 @@ def test_hvp_of_a_linear_loss(x):
     assert_all_close(tfjac.hvp(lambda: x * weight, weight, np.ones(3), "zero"), np.zeros(3), 0)
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("loss", ["square", "softmax"])
 def test_ggnvp(loss, compiled, x, rng):
     model = networks.mlp(outputs=3)
@@ -280,6 +285,7 @@ def clipping(x):
     return tf.identity(x), lambda d: tf.clip_by_value(d, -0.1, 0.1)
 
 
+@pytest.mark.core
 def test_no_hessian_of_what_is_no_gradient():
     x = tf.constant([0.3, 2.0])
     with pytest.raises(LookupError, match=r"no Hessian here.*not linear.*Received: op .* of type IdentityN"):

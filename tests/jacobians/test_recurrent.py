@@ -97,6 +97,7 @@ def assert_by_rule(model, inputs, variables, batch, tolerance=1e-10, oracle=None
     assert way == "rule"
 
 
+@pytest.mark.by_day(one_in=3)
 @pytest.mark.parametrize("name", LAYERS)
 def test_every_layer(name, record_coverage):
     model, inputs, oracle = built_with_rows(name)
@@ -104,11 +105,13 @@ def test_every_layer(name, record_coverage):
     record_coverage(name, "rule")
 
 
+@pytest.mark.by_day(None)
 def test_fixed_batch():
     model, inputs, oracle = built_with_rows("masked")
     assert_by_rule(model, inputs, model.trainable_variables, batch=N, oracle=oracle)
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("name", ["GRU", "ConvLSTM1D"])  # and an LSTM below
 def test_under_xla_in_single_precision(name):
     model, inputs = build(name, "float32")
@@ -128,6 +131,7 @@ def test_open_length(jit_compile):
     assert_by_rule(model, inputs, model.trainable_variables, None, 2e-5, oracle, jit_compile=jit_compile)
 
 
+@pytest.mark.by_day(None)
 def test_in_chunks_and_of_nothing():
     model, inputs, oracle = built_with_rows("stacked, Dense in front")
     variables = model.trainable_variables
@@ -168,6 +172,7 @@ def test_products_without_rows():
     np.testing.assert_allclose(norms, np.linalg.norm(dense, axis=1), atol=1e-10)
 
 
+@pytest.mark.by_day(None)
 def test_differentiates_again(rng):
     """The gradient of ‖J‖² by a tape around the function, against central differences."""
     model, inputs = build("GRU")

@@ -151,6 +151,7 @@ def assert_all_close(found, expected):
         np.testing.assert_allclose(each, wanted, rtol=2e-4, atol=5e-5)
 
 
+@pytest.mark.by_day(one_in=3)
 def test_jacobian(case):
     model, batch, expected = case
 
@@ -186,6 +187,7 @@ def test_gradients(case):
     assert_all_close(found, [rows.sum(1) for rows in expected])
 
 
+@pytest.mark.by_day(None)
 def test_compiled_by_xla():
     model, batch = built(Attention()), batch_of_graphs(np.random.default_rng(1))
 
@@ -258,6 +260,7 @@ def features_moved(h, graph, num_graphs):
 WAYS = [ragged, neighbours, chosen, picked, pairs, against_the_edges, both_ends, features_moved]
 
 
+@pytest.mark.by_day("values")
 @pytest.mark.parametrize("pool", WAYS)
 @pytest.mark.parametrize("sizes_open", [False, True], ids=["known sizes", "open sizes"])
 def test_ways_to_move_rows(pool, sizes_open, rng):
@@ -280,6 +283,7 @@ def test_ways_to_move_rows(pool, sizes_open, rng):
         assert_all_close([rows[graph] for rows in found], [rows[0] for rows in expected])
 
 
+@pytest.mark.by_day(None)
 def test_empty_graphs(rng):
     """A graph without nodes has a Jacobian too: that of its readout."""
     model = built(MessagePassing())
@@ -291,6 +295,7 @@ def test_empty_graphs(rng):
         assert np.all(np.isfinite(rows))
 
 
+@pytest.mark.by_day(None)
 def test_edge_between_two_graphs_is_refused(rng):
     model = built(MessagePassing())
     batch = batch_of_graphs(rng)
@@ -347,6 +352,7 @@ def test_without_segments_it_is_the_jacobian_of_each_example(rng):
         np.testing.assert_array_equal(found, wanted)
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("joined", [False, True], ids=["apart", "joined by an edge"])
 def test_full_where_examples_may_mix(joined):
     """The same function for both: that graphs are apart shows when it runs."""

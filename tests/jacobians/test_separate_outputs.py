@@ -65,6 +65,7 @@ TAKEN, OTHERS = (
 )
 
 
+@pytest.mark.by_day("values")
 @pytest.mark.parametrize("rows", [None, 4])
 @pytest.mark.parametrize("program", [*TAKEN, alone, *OTHERS])
 def test_blocks(program, rows, rng, monkeypatch):
@@ -90,6 +91,7 @@ def test_blocks(program, rows, rng, monkeypatch):
         assert taken == [program in TAKEN]
 
 
+@pytest.mark.by_day(None)
 def test_what_mixes_examples_is_refused_as_before(rng):
     p = tf.constant(rng.normal(size=(4, 5)))
     with pytest.raises(ValueError, match="mix"):

@@ -51,6 +51,7 @@ def double_precision():
     keras.config.set_dtype_policy("float32")
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.filterwarnings(f"error:.*{WARNS}")
 @pytest.mark.parametrize("open_batch", [False, True])
 def test_batch_normalisation_twice(rng, open_batch):
@@ -58,6 +59,7 @@ def test_batch_normalisation_twice(rng, open_batch):
     check(lambda x: model(x, training=True), rng.normal(size=(30, 5)), model.trainable_variables, open_batch)
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.filterwarnings(f"error:.*{WARNS}")
 @pytest.mark.parametrize("open_batch", [False, True])
 def test_batch_normalisation_of_images(rng, open_batch):

@@ -29,6 +29,7 @@ LEARNED = {
 }
 
 
+@pytest.mark.by_day("values")
 @pytest.mark.parametrize("sizes", ["static", "open"])
 @pytest.mark.parametrize("name", LEARNED)
 def test_learned_queries(name, sizes, rng):

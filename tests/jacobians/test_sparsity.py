@@ -75,6 +75,7 @@ STENCILS = {
 }
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("mode", ["forward", "reverse"])
 @pytest.mark.parametrize("name", STENCILS)
 def test_stencils_need_few_products(name, mode, rng):
@@ -149,6 +150,7 @@ def test_bundle_adjustment(rng):
     np.testing.assert_array_equal(pattern.csr(jacobian.values).toarray(), tf.sparse.to_dense(jacobian))
 
 
+@pytest.mark.core
 def test_one_residual_per_block(rng):
     """Independent small systems side by side: as many products as one of them has unknowns."""
     x = numbers(rng, 12, 4)
@@ -308,6 +310,7 @@ def test_newton_converges_on_burgers(rng):
     assert np.abs(residual).max() < 1e-10
 
 
+@pytest.mark.core
 def test_refusals(rng):
     x = tf.Variable(numbers(rng, 4))
     with pytest.raises(ValueError, match=r"mode must be one of .* Received: 'backward'"):

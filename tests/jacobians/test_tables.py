@@ -12,6 +12,7 @@ from tfjac.jacobians.factors import tables
 from tfjac.jacobians.factors.gather_factor import GatherFactor
 
 
+@pytest.mark.by_day(one_in=3)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_rows_that_are_read(case):
     check_table(case)

@@ -77,6 +77,7 @@ def network(rng):
     return x, weights, lambda model: lambda x: model(tf.tanh(x @ weights[0]), weights[1])
 
 
+@pytest.mark.by_day("values")
 @pytest.mark.parametrize("n", [N, None], ids=["static", "open"])
 @pytest.mark.parametrize("name", MODELS)
 def test_per_example(name, n, rng):

@@ -54,6 +54,7 @@ def test_what_is_right_passes_by_inputs(name, model, x):
     OF_INPUTS[name](model, x)
 
 
+@pytest.mark.by_day("values")
 @pytest.mark.parametrize("broken", ["a little too large", "rows of other examples"])
 @pytest.mark.parametrize("name", ALL)
 def test_a_broken_rule_is_found(name, broken, model, x, monkeypatch):

@@ -35,6 +35,7 @@ WEIGHTS = {
 }
 
 
+@pytest.mark.by_day("values")
 @pytest.mark.parametrize("use", ["added", "multiplied", "matrix"])
 @pytest.mark.parametrize("name", WEIGHTS)
 def test_rows(name, use, rng):

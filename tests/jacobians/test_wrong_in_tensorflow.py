@@ -72,6 +72,7 @@ def x(rng):
     return values + 0.1 * np.sign(values)
 
 
+@pytest.mark.by_day(one_in=4)
 @pytest.mark.parametrize("name", DIFFERENTIATED)
 def test_both_modes_and_second_derivatives_against_differences(name, x, rng):
     function, v = DIFFERENTIATED[name], rng.normal(size=x.shape)

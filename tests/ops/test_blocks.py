@@ -54,6 +54,7 @@ def kernel_of(stack):
     return lambda a, d: ops.jacobian_kernel(a, d, blocks=len(stack.blocks))
 
 
+@pytest.mark.by_day("values")
 @ways_in_turn(CASES)
 def test_values(case, implementation, compiled, dtype, rng):
     stack = Stack(rng, *CASES[case])
@@ -62,6 +63,7 @@ def test_values(case, implementation, compiled, dtype, rng):
     np.testing.assert_allclose(found, stack.kernel(), **tolerance(dtype))
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("case", CASES)
 def test_values_in_plain_hlo(case, need_native, monkeypatch, rng):
     monkeypatch.setenv("TFJAC_XLA", "hlo")

@@ -85,6 +85,7 @@ def on_cuda():
     return run
 
 
+@pytest.mark.by_day(None)
 def test_values(on_cuda):
     """The tests of the ops, as they are, where XLA compiles them; but for factors whose sizes are far apart."""
     said = on_cuda(SUITE, *FILES, "-k", "native and jit and not very_different")
@@ -93,6 +94,7 @@ def test_values(on_cuda):
     assert int(counts[0]) > 150 and counts[1:] == ["calls,", "0", "workspaces", "left"]
 
 
+@pytest.mark.by_day(None)
 def test_no_memory_is_an_error(on_cuda):
     error, corner = on_cuda(NO_MEMORY)
     assert error.startswith("ResourceExhaustedError") and "bytes of workspace on the GPU: " in error
@@ -100,6 +102,7 @@ def test_no_memory_is_an_error(on_cuda):
     assert float(corner) == 5 * 2 * 2**2
 
 
+@pytest.mark.by_day(None)
 def test_fit(on_cuda):
     """Steps by JᵀJ and by J·Jᵀ are the same as with the kernels for the CPU."""
     for line, line_on_cpu in zip(on_cuda(FIT), on_cuda(FIT, calls=False), strict=True):

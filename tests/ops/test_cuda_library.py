@@ -33,6 +33,7 @@ def with_cuda():
         pytest.skip("the native ops were built without CUDA kernels")
 
 
+@pytest.mark.by_day(None)
 def test_compiles_without_warnings():
     if find_nvcc(read_settings().cuda_architectures) is None:
         pytest.skip("nvcc was not found")

@@ -15,6 +15,7 @@ def positive_definite(rng, p):
     return root @ root.T / max(p, 1)
 
 
+@pytest.mark.by_day("values")
 @every_way
 @pytest.mark.parametrize(
     "p, damping",
@@ -32,6 +33,7 @@ def test_solution(p, damping, compiled, dtype, rng):
     assert solution.dtype == dtype and success.dtype == tf.bool
 
 
+@pytest.mark.core
 @every_way
 @pytest.mark.parametrize("p", [1, 5, 200])
 def test_indefinite_matrix_fails_until_damped(p, compiled, dtype, rng):
@@ -50,6 +52,7 @@ def test_semidefinite_matrix_of_zeros_fails(compiled, dtype):
     np.testing.assert_array_equal(solution, np.zeros(4))
 
 
+@pytest.mark.core
 @every_way
 @pytest.mark.parametrize("p", [3, 170])
 def test_non_finite_input_is_a_flag(p, compiled, dtype, rng):
@@ -65,6 +68,7 @@ def test_non_finite_input_is_a_flag(p, compiled, dtype, rng):
             np.testing.assert_array_equal(solution[0], np.zeros(p))
 
 
+@pytest.mark.core
 @every_way
 @pytest.mark.parametrize("p", [4, 200])
 def test_upper_triangle_is_not_read(p, compiled, dtype, rng):
@@ -76,6 +80,7 @@ def test_upper_triangle_is_not_read(p, compiled, dtype, rng):
     np.testing.assert_allclose(solution, np.linalg.solve(matrix + 0.5 * np.eye(p), np.ones(p)), rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.by_day("values")
 @pytest.mark.parametrize("p, k", [(3, 0), (3, 1), (3, 2), (0, 2), (3, None)])
 def test_sizes_that_are_open(p, k, implementation, rng):
     """Also a damping whose rank is open; k = None stands for a scalar."""
@@ -110,6 +115,7 @@ def gradients_of_cubes(*inputs):
     return tape.gradient(loss, inputs)
 
 
+@pytest.mark.by_day("values")
 def test_what_failed_has_no_gradient(implementation, compiled, rng):
     matrix = positive_definite(rng, 5)
     matrix[2, 2] = -2.0
@@ -179,6 +185,7 @@ def systems(rng, k, p):
     return [matrix, rng.standard_normal((k, p)), rng.uniform(0.5, 2, (k, p)), rng.uniform(0.1, 2, k)]
 
 
+@pytest.mark.core
 @every_way
 @pytest.mark.parametrize("k, p", [(70, 5), (3, 1), (3, 32), (4, 40)])
 def test_many_systems(k, p, compiled, dtype, rng):

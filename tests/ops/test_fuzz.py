@@ -36,6 +36,7 @@ def test_shapes_that_fit(n, m, blocks, seed):
     check("native", n, m, blocks, seed)
 
 
+@pytest.mark.by_day(None)
 @hypothesis.settings(max_examples=25)
 @hypothesis.given(**problems)
 def test_shapes_that_fit_the_twins(n, m, blocks, seed):

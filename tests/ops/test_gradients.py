@@ -30,6 +30,7 @@ IN_TURN = [
 ]
 
 
+@pytest.mark.by_day("values")
 @pytest.mark.parametrize("name, implementation, compiled", IN_TURN, indirect=["implementation", "compiled"])
 def test_gradient_against_finite_differences(name, implementation, compiled, rng):
     problem = Problem(rng, 3, 2, BLOCKS)

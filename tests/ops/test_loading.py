@@ -33,6 +33,7 @@ print(float(tf.reduce_sum(tf.function(lambda a, d: inner(a, d) + 1, jit_compile=
 """
 
 
+@pytest.mark.by_day(None)
 def test_saved_models_and_xla_in_a_fresh_process(tmp_path, rng):
     """The library is loaded when XLA has compiled already; what was saved is loaded, and XLA calls the ops."""
     problem = Problem(rng, 6, 2, [(2, 1, 4, 3, "ogi")])
@@ -142,6 +143,7 @@ assert second.startswith(sys.argv[1]) and "another copy of tfjac" in said
 """
 
 
+@pytest.mark.by_day(None)
 def test_imported_again_and_from_a_second_copy(tmp_path, need_native):
     run(TWICE, tmp_path)
 

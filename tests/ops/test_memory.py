@@ -1,5 +1,7 @@
 """The scratch memory of the native gram: little beside the Jacobian that it does not form."""
 
+import pytest
+
 from tests.memory import run_alone
 
 SCRIPT = """
@@ -30,6 +32,7 @@ print(json.dumps([measure(tf.float32), measure(tf.float64)]))  # a peak is that 
 """
 
 
+@pytest.mark.by_day(None)
 def test_gram_takes_less_than_a_twentieth_of_the_jacobian(need_native):
     for scratch, jacobian in run_alone(SCRIPT):
         assert -jacobian / 50 < scratch < jacobian / 20

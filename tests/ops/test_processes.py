@@ -43,6 +43,7 @@ print(json.dumps([ops.ops_info().instruction_set, found]))
 """
 
 
+@pytest.mark.by_day(None)
 def test_same_bits_for_any_number_of_threads(need_native):
     alone, together = [json.loads(run(BITS, threads))[1] for threads in (1, 5)]
     assert alone == together
@@ -67,6 +68,7 @@ print(ops.ops_info().instruction_set)
 """
 
 
+@pytest.mark.by_day(None)
 def test_lesser_instruction_sets(need_native):
     """Those that were compiled beside the best, which the same tests see in this process; `make test` compiles all."""
     instruction_sets = json.loads((native_folder() / INFO).read_text())["instruction_sets"]

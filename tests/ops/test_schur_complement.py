@@ -44,6 +44,7 @@ def tensors(given, dtype=tf.float64):
     return [tf.constant(x, tf.int32 if x.dtype.kind == "i" else dtype) for x in given]
 
 
+@pytest.mark.by_day("values")
 @every_way
 @pytest.mark.parametrize("sizes", SIZES, ids=str)
 def test_values(sizes, compiled, dtype, rng):

@@ -51,6 +51,7 @@ def check(found, problem, dtype):
     np.testing.assert_allclose(found["gram"], np.transpose(found["gram"]), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.by_day("values")
 @ways_in_turn(CASES)
 def test_values(case, compiled, dtype, rng):
     problem = Problem(rng, *CASES[case])
@@ -58,6 +59,7 @@ def test_values(case, compiled, dtype, rng):
     check(found, problem, dtype)
 
 
+@pytest.mark.core
 @ways_in_turn(["mlp", "positions", "many_positions", "groups", "convolution"])
 def test_factors_of_very_different_sizes(case, compiled, dtype, rng, request):
     """Entries of J of moderate size, from an a and a d whose squares are out of range, one above and one below."""
@@ -86,6 +88,7 @@ def test_half_precision_is_computed_in_float32(half, rng):
     assert solution.dtype == tf.float32 and solution == 0.75
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("batch", [0, 5])
 def test_open_batch_dimension(batch, rng, dtype):
     problem = Problem(rng, batch, 2, [(3, 1, 4, 2, "gio"), (1, 1, 2, 3, "ogi")])

@@ -36,6 +36,7 @@ def test_factors_of_very_different_sizes_in_plain_hlo(case, plain_hlo, rng):
     check(compute([x * 1e20 for x in a], [y / 1e20 for y in d], residual), problem, tf.float32)
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("case, dtype", zip(CASES, itertools.cycle([tf.float32, tf.float64])))
 def test_values_in_plain_hlo(case, dtype, rng, plain_hlo):
     problem = Problem(rng, *CASES[case])
@@ -43,6 +44,7 @@ def test_values_in_plain_hlo(case, dtype, rng, plain_hlo):
     check(compute(*problem.tensors(dtype), tf.constant(problem.residual, dtype)), problem, dtype)
 
 
+@pytest.mark.by_day("values")
 @pytest.mark.parametrize("p", [0, 1, 200])
 def test_damped_solve_in_plain_hlo(p, dtype, rng, plain_hlo):
     matrix, damping = positive_definite(rng, p) - 0.1 * np.eye(p), np.array([0.0, 0.3, np.nan, 2.0])
@@ -119,5 +121,6 @@ print(json.dumps(float(np.abs(found[0] - right).max())))
 """
 
 
+@pytest.mark.by_day(None)
 def test_many_calls_on_one_thread():
     assert json.loads(run(ONE_THREAD)) < 1e-10

@@ -62,6 +62,7 @@ def test_the_step_by_hand(solver):
     assert found.status is Status.MAX_STEPS and found.history.accepted.all()
 
 
+@pytest.mark.by_day(None)
 def test_without_where_it_is_too_long():
     expected, ratio = step(0.02, 0.01, np.zeros(3))
     assert ratio > 0.02
@@ -71,6 +72,7 @@ def test_without_where_it_is_too_long():
     assert found.x.tobytes() == fit(**options).x.tobytes()
 
 
+@pytest.mark.by_day(None)
 def test_bounds_equations_robust_losses_and_checkpoints(tmp_path):
     """The minima are those of linear least squares, with the rate at its bound, and of SciPy with one eliminated."""
     tight = {"ftol": 1e-14, "xtol": 1e-12, "gtol": 1e-12, "acceleration": "geodesic"}
@@ -89,6 +91,7 @@ def test_bounds_equations_robust_losses_and_checkpoints(tmp_path):
     assert rest.x.tobytes() == whole.x.tobytes() and rest.steps == whole.steps > 2
 
 
+@pytest.mark.by_day(None)
 def test_in_fit_and_its_configuration():
     """A step of a network of one weight, tanh(w·x): by hand; and again under XLA, from a saved configuration."""
     x = np.linspace(-1, 2, 30).astype("float32")[:, None]
@@ -176,6 +179,7 @@ def network(width, rows, seed=0):
     return solve
 
 
+@pytest.mark.by_day(one_in=3)
 @pytest.mark.parametrize(
     "width, rows, options, is_bent",
     [
@@ -195,6 +199,7 @@ def test_where_steps_are_bent(width, rows, options, is_bent):
     np.testing.assert_array_equal(by_default, bent if is_bent else straight)
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("drops", [False, True], ids=["open", "static"])
 @pytest.mark.parametrize("rows, is_bent", [(120, True), (20, False)])
 def test_where_steps_of_fit_are_bent(rows, is_bent, drops):

@@ -146,6 +146,7 @@ def linear(loss="mse", **options):
     return model
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("name", LOSSES)
 def test_steps_are_those_of_the_recursion(name):
     """Batches of 20 in another order each time, with a ragged last one, as Keras makes them."""
@@ -203,6 +204,7 @@ def streams(model):
 Y = np.sin(X @ TRUTH)
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize(
     "data",
     [
@@ -222,6 +224,7 @@ def test_the_same_data_again_changes_no_bit(data):
     assert models[0].optimizer.last_report == models[1].optimizer.last_report
 
 
+@pytest.mark.by_day(one_in=3)
 @pytest.mark.parametrize(
     "data",
     [
@@ -276,12 +279,14 @@ def trained_at_once_and_with_a_pause(folder):
     return whole, loaded
 
 
+@pytest.mark.by_day(None)
 def test_saved_in_the_middle_of_an_epoch_and_gone_on(tmp_path):
     whole, loaded = trained_at_once_and_with_a_pause(tmp_path)
     np.testing.assert_array_equal(weights(loaded), weights(whole))
     assert loaded.optimizer.memory == "auto"
 
 
+@pytest.mark.by_day(None)
 def test_a_batch_that_says_nothing_is_not_remembered():
     """With NaN, or without weight: bits, damping and memory stay, and the next batches are as if it had not been."""
     with_gap, without = network(), network()
@@ -315,6 +320,7 @@ def test_plain_fit_is_better_than_without_memory_and_than_the_mean():
     assert losses["auto"] < 0.15 and losses["auto"] < 0.5 * losses[None]
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("last", ["sigmoid", None])
 def test_rare_classes_with_weights_do_not_drive_the_others_away(last):
     """One positive in a batch of 32, which counts 16 times as much: it must not pull on where it is met already."""
@@ -333,6 +339,7 @@ def test_rare_classes_with_weights_do_not_drive_the_others_away(last):
     assert np.abs(weights(model)).max() < 10
 
 
+@pytest.mark.by_day(one_in=3)
 @pytest.mark.parametrize(
     "options",
     [
@@ -351,6 +358,7 @@ def test_every_damping_scaling_and_dtype_goes_with_it(options):
     assert streams(model) and history["loss"][-1] < 0.25 * history["loss"][0]
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize(
     ("options", "constraint"),
     [

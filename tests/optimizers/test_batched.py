@@ -46,6 +46,7 @@ def measured(rng):
     return values
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("damping, chunk_size", [("trust_region", 6), ("nielsen", None)])
 def test_each_fit_goes_as_if_alone(measured, damping, chunk_size):
     """Point, cost, status, and how many steps and evaluations it took are those of a fit by itself.
@@ -78,6 +79,7 @@ def test_each_fit_goes_as_if_alone(measured, damping, chunk_size):
     assert found.success.sum() >= COUNT - 2
 
 
+@pytest.mark.by_day("values")
 @pytest.mark.parametrize("scaling", ["auto", "more"])
 @pytest.mark.parametrize("damping", ["radius", "trust_region", "nielsen"])
 def test_fits_from_far_go_as_if_alone(rng, damping, scaling):
@@ -114,6 +116,7 @@ def test_rejected_attempts_that_drown_in_rounding_end_a_fit(rng):
     np.testing.assert_array_less(-1e-5, found.cost / exact.cost - 1)
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("jit_compile", [False, True])
 def test_bounds_and_fixed_parameters_of_each(rng, jit_compile):
     """Against SciPy within bounds of each fit: the same minima, and the same parameters at their bounds."""
@@ -141,6 +144,7 @@ def test_bounds_and_fixed_parameters_of_each(rng, jit_compile):
     np.testing.assert_allclose(found.x[1], by_scipy(measured[1], [2.0, 1.0]).x, rtol=1e-6)
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("outside, chunk_size", [([4], None), ([4], 1), (range(9), 3), (range(COUNT), None)])
 def test_a_start_outside_of_its_bounds_harms_no_other(rng, outside, chunk_size):
     """These fits are INFEASIBLE, and stay; the others go on, also where nothing else is under way."""
@@ -159,6 +163,7 @@ def test_a_start_outside_of_its_bounds_harms_no_other(rng, outside, chunk_size):
         np.testing.assert_allclose(found.x[k], by_scipy(measured[k], [2.0, 1.0], bounds=(0, 5)).x, rtol=1e-5)
 
 
+@pytest.mark.by_day(None)
 def test_errors_respect_masks_and_weights(rng):
     """Covariances against SciPy's `curve_fit` of the measurements that count, by their weights; of the rest, NaN."""
     measured, x = decays(rng), started()
@@ -190,6 +195,7 @@ def test_errors_respect_masks_and_weights(rng):
     assert "20 fits" in repr(found) and "GRADIENT_TOLERANCE" in found.summary()
 
 
+@pytest.mark.core
 def test_outliers_by_a_robust_loss(rng):
     """Against SciPy with the same loss."""
     measured, x = decays(rng), started()
@@ -239,6 +245,7 @@ def of_several_tensors(x, measured):
     return residuals
 
 
+@pytest.mark.by_day(one_in=4)
 @pytest.mark.parametrize(
     "form",
     [read_by_themselves, read_with_args, with_numbers, mapped_over_fits]
@@ -257,6 +264,7 @@ def test_forms_of_residuals(rng, form):
         np.testing.assert_allclose(found.x[k], by_scipy(measured[k], [2.0, 1.0]).x, rtol=1e-5)
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("shared", ["times", "reduced"])
 def test_shared_data_with_as_many_rows_as_there_are_fits(rng, shared):
     """Data that all fits share are not taken for those of each, although there are as many as fits."""
@@ -293,6 +301,7 @@ def by_a_branch_on_the_number(p, y):
     return tf.cond(tf.shape(p)[0] > 3, lambda: residuals_of(p, y), lambda: 2 * residuals_of(p, y))
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize(
     "residuals, in_graph",
     [
@@ -332,6 +341,7 @@ GIVEN = {
 """Ways of giving data that are each fit's own."""
 
 
+@pytest.mark.by_day(one_in=12)
 @pytest.mark.parametrize("count", [COUNT, T.size])
 @pytest.mark.parametrize("given", GIVEN)
 def test_what_is_captured_is_each_fits_own_as_arguments_are(rng, given, count):
@@ -356,6 +366,7 @@ def test_rows_of_other_fits_among_what_is_captured(rng):
     np.testing.assert_allclose(x[0], by_scipy(measured[-1], [2.0, 1.0]).x, rtol=1e-4)
 
 
+@pytest.mark.by_day(None)
 def test_nests_of_variables_in_a_graph(rng):
     """An `Outcome` of vectors, and data as arguments of the user's function; also compiled with the rest by XLA."""
     measured = decays(rng)
@@ -383,6 +394,7 @@ def test_nests_of_variables_in_a_graph(rng):
         tf.function(lambda y: tf.gradients(fit.python_function(y)[0].cost, y))(tf.constant(measured))
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("given", ["argument", "captured tensor", "captured variable"])
 def test_data_with_an_open_number_of_rows(rng, given):
     """There may be a row for each fit: all fits are evaluated at once, in a graph and eagerly."""
@@ -403,6 +415,7 @@ def test_data_with_an_open_number_of_rows(rng, given):
         np.testing.assert_allclose(found[k], by_scipy(measured[k], [2.0, 1.0]).x, rtol=1e-5)
 
 
+@pytest.mark.by_day(None)
 def test_residuals_of_any_scale(rng):
     """In single precision, squares of what is measured would be zero, or infinite; each fit has a unit of its own."""
     measured = decays(rng, 5)
@@ -433,6 +446,7 @@ def test_undetermined_fits_are_named(rng):
     assert found.rank[2] == 0 and np.isnan(found.standard_errors()[2]).all()
 
 
+@pytest.mark.by_day(None)
 def test_a_second_call_traces_the_residuals_alone(rng):
     """New data of the same shapes, and other variables, use what was traced before; a result stays what it was."""
     x, traces = started(), []
@@ -473,6 +487,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("kind", REFUSED)
 def test_refused(rng, kind):
     """What is wrong, and what to do."""
@@ -495,6 +510,7 @@ def test_variables_of_other_lengths_and_sizes_that_cannot_be():
         least_squares(by_counting, x, args=(tf.zeros([COUNT, 1], tf.float64),), batch_dims=1, chunk_size=4)
 
 
+@pytest.mark.by_day(None)
 def test_a_start_and_a_cost_at_infinity(rng):
     """A start that residuals do not see has a gradient of zero, but is no minimum; neither fit has errors."""
     x, measured = started(3), decays(rng, 3)

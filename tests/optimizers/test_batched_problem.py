@@ -44,6 +44,7 @@ OPTIONS = {
 }
 
 
+@pytest.mark.by_day(one_in=3)
 @pytest.mark.parametrize("options", OPTIONS)
 def test_it_solves_as_least_squares_does(rng, counted, options):
     """To the bit, for data that it was traced with, and for others, from where the variables are."""
@@ -70,6 +71,7 @@ def test_it_finds_the_minima_of_scipy(rng):
         np.testing.assert_allclose(found.x[k], expected.x, rtol=1e-5)
 
 
+@pytest.mark.by_day(None)
 def test_other_numbers_of_fits(rng, counted):
     """A variable whose number of rows is open: no second trace, in chunks, within bounds, errors included."""
     (residuals, calls), x = counted, open_start(COUNT)

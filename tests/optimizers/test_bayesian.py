@@ -104,6 +104,7 @@ def test_more_weights_than_examples_do_not_overfit():
     assert np.sqrt(np.mean((model.predict(grid, verbose=0) - np.sin(3 * grid)) ** 2)) < 0.08
 
 
+@pytest.mark.by_day(None)
 def test_the_ways_to_run_it_agree():
     """Epochs of one step; `minimize`; several steps in one call; several batches in one call, compiled by XLA."""
     with floating("float64"):
@@ -122,6 +123,7 @@ def test_the_ways_to_run_it_agree():
         np.testing.assert_allclose(model.optimizer.precisions, expected.optimizer.precisions, rtol=1e-6)
 
 
+@pytest.mark.by_day(None)
 def test_saved_and_gone_on(tmp_path):
     model = compiled()
     fit(model, 4)
@@ -153,6 +155,7 @@ def test_verified():
     fit(compiled(verify=True), 2)
 
 
+@pytest.mark.by_day(None)
 def test_refused_by_name():
     with pytest.raises(ValueError, match=r"must be one of None, 'bayesian'.*Received: regularization='bayes'"):
         LevenbergMarquardt(regularization="bayes")

@@ -90,6 +90,7 @@ class Oscillation(keras.Model):
         return tf.reduce_mean((second + value) ** 2) + tf.reduce_sum((at_zero - 1) ** 2) + tf.reduce_sum(slope**2)
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize(("end", "cheats"), [(END, True), (3.0, False)])
 def test_step_monitor_warns_of_it(end, cheats):
     model, t = Oscillation(), points(60, end)
@@ -163,6 +164,7 @@ def test_no_size_of_residuals_is_too_large_or_too_small_to_be_compared():
         np.testing.assert_allclose(tfjac.check_between(lambda x: x, ([3 * size],), ([4 * size, 0.0],)), 4 / 3 / 2**0.5)
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize(
     ("callback", "bad"), [(tfjac.callbacks.StepMonitor, np.nan), (tfjac.callbacks.Convergence, np.inf)]
 )

@@ -54,6 +54,7 @@ def scipy_minimum(function, start, lower, upper):
     return min(found, key=lambda result: result.cost)
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_same_minimum_and_active_set_as_scipy(name):
     function, start, lower, upper = PROBLEMS[name]
@@ -73,6 +74,7 @@ def test_same_minimum_and_active_set_as_scipy(name):
     np.testing.assert_array_equal(result.x[result.active == 1], np.broadcast_to(upper, x.shape)[result.active == 1])
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("solver, jit_compile", [("cholesky", True), ("qr", False), ("kernel", False), ("cg", False)])
 def test_every_solver(solver, jit_compile):
     reference = scipy_minimum(linear, np.full(12, 0.1), 0.0, np.inf)
@@ -82,6 +84,7 @@ def test_every_solver(solver, jit_compile):
     assert result.success and ((result.x == 0) == (reference.x < 1e-6)).all()
 
 
+@pytest.mark.core
 def test_dampings_and_float32():
     for damping in ("multiplicative", "trust_region"):
         x = tf.Variable([0.0, 2.0])
@@ -90,6 +93,7 @@ def test_dampings_and_float32():
         assert result.success, result
 
 
+@pytest.mark.core
 def test_bounds_and_fixed_in_nests():
     """A minimum with a parameter fixed is that of the problem without it."""
     v = {
@@ -115,6 +119,7 @@ def test_bounds_and_fixed_in_nests():
     assert "at its lower bound" in result.summary() and "fixed" in result.summary()
 
 
+@pytest.mark.by_day(None)
 def test_called_again_with_other_bounds_and_starts():
     x = tf.Variable([0.0, 2.0], dtype=tf.float64)
     for limit in (0.5, 0.8):
@@ -126,6 +131,7 @@ def test_called_again_with_other_bounds_and_starts():
         np.testing.assert_allclose(problem.solve().x, [0.7, 0.49], rtol=1e-5)
 
 
+@pytest.mark.by_day(None)
 def test_in_a_graph_with_derivatives():
     """The derivatives of a minimum with a parameter at its bound are those of the problem without it."""
     x = tf.Variable([1.0, 0.1, 0.3], dtype=tf.float64)
@@ -158,6 +164,7 @@ def test_everything_fixed_or_at_a_bound():
     np.testing.assert_allclose(result.cost, 50.0)
 
 
+@pytest.mark.core
 def test_bad_bounds():
     x = tf.Variable([1.0, 2.0], name="x")
     with pytest.raises(ValueError, match=r"must start within.*Received: x:0\[1\] = 2.0, bounds -inf and 1.5"):

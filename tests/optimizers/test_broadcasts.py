@@ -20,6 +20,7 @@ def _fit_with(loss, batch_size=7):
     model.fit(N[:, None], N[:, None], batch_size=batch_size, verbose=0)
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize(
     "call",
     [
@@ -34,6 +35,7 @@ def test_residuals_of_all_with_all_are_warned_of(call):
         call()
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize(
     "call",
     [

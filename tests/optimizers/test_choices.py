@@ -41,6 +41,7 @@ def plan_of(problem, **given):
         return LeastSquaresProblem(residuals, variable, **options, **given).plan()
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("name", CHOICES)
 def test_what_is_chosen(name):
     problem, expected = CHOICES[name]

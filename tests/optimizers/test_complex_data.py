@@ -79,6 +79,7 @@ def test_a_single_number_and_functions_of_arrays():
     np.testing.assert_allclose(fit.popt, known, rtol=1e-6)
 
 
+@pytest.mark.by_day(None)
 def test_named_parameters_and_data_sets():
     given = tfjac.Parameters(height=1.0, rate=1.0, frequency=1.5)
     popt, pcov = by_scipy(np.eye(60), False)

@@ -114,6 +114,7 @@ def blocks_of_different_sizes():
     return model, lambda: [model(inside) - 1.0, 3 * model(edge), 0.1 * last.kernel.value]
 
 
+@pytest.mark.by_day("values")
 @pytest.mark.parametrize(
     "make, kind",
     [
@@ -130,6 +131,7 @@ def test_layers_of_all_kinds(make, kind):
     np.testing.assert_allclose(step, expected, rtol=1e-6, atol=1e-8 * np.abs(expected).max())
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_parameters_that_are_held_stay_out(kind):
     """A minimum with weights fixed is that of SciPy's problem without them, whatever couples them to the others."""

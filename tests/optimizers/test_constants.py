@@ -104,6 +104,7 @@ def slope_of(f, x=X, **options):
     return tfjac.curve_fit(f, x, 3 * np.asarray(x), **options).popt[0]
 
 
+@pytest.mark.by_day(None)
 def test_a_curve_is_traced_again_where_it_changed(calls, monkeypatch):
     """Also for other shapes and options; other data of the same shape are none of it."""
 
@@ -120,6 +121,7 @@ def test_a_curve_is_traced_again_where_it_changed(calls, monkeypatch):
     assert len(calls) == 7
 
 
+@pytest.mark.by_day(None)
 def test_arrays_that_a_curve_takes_are_part_of_its_trace(calls):
     def line(x, a):
         return a * np.sqrt(x)

@@ -23,6 +23,7 @@ def fitted(constraint, solver="auto", jit_compile=False, epochs=25, seed=0, **op
     return model.get_weights()[0][:, 0], model.optimizer
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("solver, jit_compile", [("auto", False), ("cholesky", True), ("kernel", False)])
 def test_non_negative_weights(solver, jit_compile):
     expected, _ = scipy.optimize.nnls(X, Y[:, 0])

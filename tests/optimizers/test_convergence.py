@@ -33,6 +33,7 @@ def test_a_start_at_the_solution_is_converged(damping):
     np.testing.assert_allclose(x.numpy(), STARTS[0], rtol=1e-13)
 
 
+@pytest.mark.by_day(None)
 def test_each_of_many_fits_that_start_at_the_solution_is_converged():
     x = tf.Variable(STARTS)
     result = least_squares(lambda: decay(x, data_of(STARTS)), x, batch_dims=1)

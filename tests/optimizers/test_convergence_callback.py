@@ -109,6 +109,7 @@ def test_a_convex_loss_below_zero_converges():
     assert np.max(np.abs(slope) / np.sqrt(diagonal * 2 * abs(loss(weights(model))))) < 1e-8
 
 
+@pytest.mark.by_day(None)
 def test_steps_per_batch():
     model = compiled(mlp(), LevenbergMarquardt(steps_per_batch=20))
     callback, history = converged_fit(model, epochs=200, ftol=1e-3)

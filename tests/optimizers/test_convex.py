@@ -80,6 +80,7 @@ def test_curvature_and_gradient(name, all_found):
     check(outputs, name, *pairs[name])
 
 
+@pytest.mark.by_day(None)
 def test_compiled_by_xla():
     outputs, pairs = found(["sparse, of logits", "focal", "binary focal", "log-cosh", "declared"], jit_compile=True)
     for name, derivatives in pairs.items():
@@ -143,6 +144,7 @@ def test_saturated_logits_have_steps_that_lower_the_loss(logit, kind, solver):
     assert np.isfinite(step).all() and optimizer.num_accepted == 1 and loss() < before
 
 
+@pytest.mark.by_day(None)
 def test_what_is_masked_may_be_anything():
     """Classes ruled out by −∞, examples left out by `ignore_class`, and no example at all that is left in."""
     network, expected = Network(), Network()
@@ -216,6 +218,7 @@ def fit(outputs, loss, y, verify=True, epochs=4, **options):
     return flat_values(model.trainable_variables)
 
 
+@pytest.mark.by_day(None)
 def test_two_heads_in_fit():
     """A cross-entropy, a squared error and an L2, with weights; what Keras says of the gradient is compared."""
     heads = lambda x: [keras.layers.Dense(M, "softmax")(x), keras.layers.Dense(M)(x)]  # noqa: E731

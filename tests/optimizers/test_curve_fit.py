@@ -80,6 +80,7 @@ def test_dates_are_no_numbers():
             tfjac.curve_fit(lambda x, a: a * x, x, y)
 
 
+@pytest.mark.by_day(None)
 def test_x_of_several_kinds():
     """A matrix of two rows, a tuple, and a dictionary of tensors with an index in it."""
     other = np.cos(X)
@@ -164,6 +165,7 @@ def test_arguments_that_do_not_fit():
         tfjac.curve_fit(3, X, Y)
 
 
+@pytest.mark.by_day(None)
 def test_a_picture_of_the_fit():
     matplotlib.use("Agg")
     result = tfjac.curve_fit(decay, X, Y, sigma=SIGMA, absolute_sigma=True)
@@ -222,6 +224,7 @@ def test_what_scipys_users_read(options):
         _ = ours["funn"]
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("loss", ["huber", "cauchy"])
 def test_the_gradient_of_robust_losses_and_priors(loss):
     b = tf.Variable([1.0, 1.0, 0.0], dtype=tf.float64)

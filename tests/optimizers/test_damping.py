@@ -43,6 +43,7 @@ def numbers(state):
     return [float(value) for value in state]
 
 
+@pytest.mark.core
 def test_nielsen_by_the_formula():
     damping = NielsenDamping(initial=1e-2)
     curvature = tf.constant(50.0, tf.float64)
@@ -58,6 +59,7 @@ def test_nielsen_by_the_formula():
         np.testing.assert_allclose(numbers(state), [expected, growth])
 
 
+@pytest.mark.core
 def test_multiplicative_by_the_formula():
     damping = MultiplicativeDamping(initial=1e-2, decrease=0.2, increase=5)
     state = damping.update((ONE,), proposal(1.0), verdict(0.5), ONE)
@@ -65,6 +67,7 @@ def test_multiplicative_by_the_formula():
     np.testing.assert_allclose(numbers(damping.update(state, proposal(0.2), verdict(-1.0), ONE)), [1.0])
 
 
+@pytest.mark.by_day(None)
 @hypothesis.given(
     ratios=strategies.lists(strategies.sampled_from([-np.inf, -1.0, 0.0, 0.3, 1.0, 100.0]), min_size=80, max_size=80),
     damping=strategies.sampled_from([NielsenDamping(), MultiplicativeDamping(), TrustRegionDamping(), RadiusDamping()]),
@@ -101,6 +104,7 @@ def solve(damping):
     return solver_of(tf.constant(SPECTRUM))(damping)
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("radius", [1e-3, 0.1, 1.0, 10.0, 500.0])
 @pytest.mark.parametrize("guess", [1e-12, 1e-3, 1e6])
 def test_trust_region_fills_the_radius(radius, guess):
@@ -110,6 +114,7 @@ def test_trust_region_fills_the_radius(radius, guess):
     np.testing.assert_allclose(found.step, solve(found.damping).step)
 
 
+@pytest.mark.core
 def test_trust_region_takes_the_gauss_newton_step_where_it_fits():
     found = TrustRegionDamping().propose((tf.constant(1e6, tf.float64), ONE), solve, tf.constant(20.0, tf.float64))
     np.testing.assert_allclose(found.step, -GRADIENT / SPECTRUM, rtol=1e-9)
@@ -121,6 +126,7 @@ def updated_by(damping):
     return lambda *args: numbers(damping.update(state, proposal(1.0, length=1.9), verdict(*args), ONE))
 
 
+@pytest.mark.core
 def test_trust_region_radius_by_the_formula():
     after = updated_by(TrustRegionDamping())
     np.testing.assert_allclose(after(0.9), [3.8, 0.5])
@@ -253,6 +259,7 @@ def test_a_metric_is_given_up_after_eight_rejected_attempts_in_a_row():
     assert metrics == [1] * 8 + [3] * 12
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("damping", ["nielsen", "multiplicative", "trust_region", "radius"])
 def test_the_units_of_the_residuals_do_not_matter(damping):
     rate, x = tf.Variable(0.5, dtype=tf.float64), np.linspace(0, 3, 20)
@@ -265,6 +272,7 @@ def test_the_units_of_the_residuals_do_not_matter(damping):
         np.testing.assert_allclose(result.x, 1.3, rtol=1e-6)
 
 
+@pytest.mark.core
 def test_scalings():
     diagonal, earlier = np.array([4.0, 0.0, 1.0]), np.array([1.0, 0.0, 9.0])
     np.testing.assert_array_equal(IdentityScaling().update(earlier, tf.constant(diagonal)), [1, 1, 1])
@@ -273,6 +281,7 @@ def test_scalings():
     np.testing.assert_array_equal(AutoScaling().update(earlier, tf.constant(diagonal)), [4, 1, 9 / 4])
 
 
+@pytest.mark.core
 @pytest.mark.parametrize(
     ("make", "words"),
     [
@@ -313,6 +322,7 @@ def test_the_default_finds_certified_parameters_from_far(name):
     np.testing.assert_allclose(result.x, certified, rtol=1e-6)
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize(("size", "rules"), [(256, ("trust_region", "more")), (257, ("radius", "auto"))])
 def test_the_default_rules_go_by_the_number_of_parameters(size, rules):
     x, scale = tf.Variable(np.zeros(size)), np.linspace(1, 2, size)
@@ -327,6 +337,7 @@ def test_the_default_rules_go_by_the_number_of_parameters(size, rules):
         assert not np.array_equal(history().damping, history(*other).damping)
 
 
+@pytest.mark.by_day(one_in=3)
 @pytest.mark.parametrize("rule", ["radius", "nielsen", "multiplicative"])
 def test_the_first_damping_is_an_argument(rule):
     """One step of λ₀ = τ·max diag JᵀJ from the normal equations, in NumPy, and none of its successors."""

@@ -48,12 +48,14 @@ def check_same(op, twin, steps=6):
     assert op.success == twin.success
 
 
+@pytest.mark.by_day(one_in=8)
 @pytest.mark.parametrize("name", more_garbow_hillstrom.PROBLEMS)
 def test_same_steps_on_hard_problems(name, seen):
     function, start = more_garbow_hillstrom.PROBLEMS[name][:2]
     check_same(*both(function, start, seen, max_steps=200))
 
 
+@pytest.mark.by_day(one_in=5)
 @pytest.mark.parametrize("name", nist.MODELS)
 def test_same_steps_on_certified_problems(name, seen):
     problem = nist.load(name)
@@ -62,6 +64,7 @@ def test_same_steps_on_certified_problems(name, seen):
         seen.clear()
 
 
+@pytest.mark.by_day(one_in=16)
 @pytest.mark.parametrize("name", more_garbow_hillstrom.PROBLEMS)
 @pytest.mark.parametrize("seed", [0, 1])
 def test_same_steps_within_bounds(name, seed, seen):
@@ -88,6 +91,7 @@ def test_same_steps_by_other_methods(options, seen):
     check_same(op, twin)
 
 
+@pytest.mark.by_day(one_in=3)
 @pytest.mark.parametrize("loss", ["huber", "cauchy", "tukey"])
 def test_same_steps_with_robust_losses(loss, seen):
     generator = np.random.default_rng(3)
@@ -186,6 +190,7 @@ def test_checkpoint_goes_on_to_the_same_bits(tmp_path, seen):
     np.testing.assert_array_equal(x.numpy(), whole.numpy())
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize(
     "options",
     [

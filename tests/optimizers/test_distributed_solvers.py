@@ -108,6 +108,7 @@ def results():
     return run_alone(SCRIPT, json.dumps(CASES))
 
 
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: "-".join(map(str, case)))
 def test_as_on_one_device(results, case):
     """Where a solve ends early, rounding may give it an iteration more or less."""
@@ -117,6 +118,7 @@ def test_as_on_one_device(results, case):
     np.testing.assert_allclose(two, one, **tolerance)
 
 
+@pytest.mark.by_day(None)
 def test_kernel_of_two_blocks_is_that_of_all_rows(results):
     rows, before, after, damping = results["blocks"]
     rows, before, after = map(np.array, (rows, before, after))

@@ -40,6 +40,7 @@ def fit(**options):
 SOLVERS = ["qr", "cholesky", "kernel", "lsmr"]  # "svd" takes what "qr" does, and "cg" what "lsmr" does
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_the_minimum_with_parameters_eliminated(solver):
     """With a prior, which is no diagonal in the plane; every iterate in it, to rounding."""
@@ -81,6 +82,7 @@ def test_a_function_of_some_variables_with_one_fixed_and_resumed(tmp_path):
     assert [each.tobytes() for each in straight.x] == [each.tobytes() for each in found.x]
 
 
+@pytest.mark.by_day(None)
 def test_in_a_graph_with_derivatives_and_contradictions():
     @tf.function
     def run(y, start):

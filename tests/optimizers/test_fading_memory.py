@@ -74,6 +74,7 @@ def test_it_follows_what_changes_and_settles_where_nothing_does():
     np.testing.assert_allclose(trained(model, *second)[-1], [-1.0, 0.0, 2.0], atol=0.1)
 
 
+@pytest.mark.by_day("values")
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("damping", ["nielsen", "multiplicative", "trust_region"])
 def test_it_follows_after_a_long_time_with_nothing_to_gain(damping, dtype):
@@ -105,6 +106,7 @@ def test_a_curve_from_a_stream_of_its_points():
     np.testing.assert_allclose(found, best.x, atol=0.05)
 
 
+@pytest.mark.by_day(None)
 def test_saved_and_gone_on(tmp_path):
     x, y = stream(20, 6, [1.0, -2.0, 0.5])
     whole, half = linear(memory=0.9), linear(memory=0.9)

@@ -27,6 +27,7 @@ def explained(model, y=FAR):
     return 1 - np.mean((model.predict(X, verbose=0) - y) ** 2) / np.var(y, axis=0).mean()
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize(
     "options",
     [{}, {"batch_size": 150}, {"validation_split": 0.2}, {"sample_weight": np.ones(400)}],
@@ -64,6 +65,7 @@ def test_the_last_layer_is_that_of_least_squares():
     np.testing.assert_allclose(kept[0], expected, atol=0.02 * FAR.std())
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize(
     ("y", "options"),
     [

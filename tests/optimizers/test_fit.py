@@ -47,6 +47,7 @@ def test_full_batch_falls_at_every_step():
     assert (np.diff(losses) <= 0).all()
 
 
+@pytest.mark.core
 def test_every_solver_trains_alike():
     solvers = ["cholesky", "kernel", "qr", ConjugateGradientSolver(1e-5)]
     optimizers = [LevenbergMarquardt(solver=each, acceleration="geodesic") for each in solvers]
@@ -55,6 +56,7 @@ def test_every_solver_trains_alike():
         np.testing.assert_allclose(losses, expected, rtol=2e-2)
 
 
+@pytest.mark.core
 @pytest.mark.parametrize(
     ("damping", "scaling"), [("nielsen", "marquardt"), ("multiplicative", "more"), ("trust_region", "more")]
 )
@@ -63,6 +65,7 @@ def test_every_damping_and_scaling_trains(damping, scaling):
     assert losses[-1] < 0.1 * losses[0]
 
 
+@pytest.mark.by_day(None)
 def test_mini_batches_with_validation_metrics_and_callbacks():
     stop = keras.callbacks.EarlyStopping(monitor="val_loss", patience=50, restore_best_weights=True)
     model = compiled(metrics=["mae"])
@@ -72,6 +75,7 @@ def test_mini_batches_with_validation_metrics_and_callbacks():
     assert int(model.optimizer.iterations.numpy()) == 12
 
 
+@pytest.mark.by_day(None)
 def test_steps_per_execution_changes_nothing():
     """By XLA; without it, `test_an_epoch_of_steps` has several in one call."""
     one, three = compiled(), compiled(steps_per_execution=3, jit_compile=True)
@@ -81,6 +85,7 @@ def test_steps_per_execution_changes_nothing():
     assert three.optimizer.num_attempts == one.optimizer.num_attempts
 
 
+@pytest.mark.core
 def test_float64_model_with_sample_weights():
     with floating("float64"):
         model = compiled(mlp(), LevenbergMarquardt(scaling="more"))
@@ -89,6 +94,7 @@ def test_float64_model_with_sample_weights():
         assert model.optimizer.current_damping > 0
 
 
+@pytest.mark.core
 def test_minimum_of_a_linear_model_with_l2_is_that_of_the_normal_equations():
     """Ridge regression has a closed form: ½-free, mean over n·m, plus l2‖W‖²; the bias is free."""
     model = keras.Sequential([layers.Input((4,)), layers.Dense(2, kernel_regularizer=keras.regularizers.L2(0.1))])
@@ -101,6 +107,7 @@ def test_minimum_of_a_linear_model_with_l2_is_that_of_the_normal_equations():
     )
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("jit_compile", [False, True])
 def test_a_batch_without_use_changes_no_bit_and_training_goes_on(jit_compile):
     """With a NaN; with a negative weight; without weight."""
@@ -175,6 +182,7 @@ def test_functions_within_the_function():
     assert losses[-1] < 0.3 * losses[0]
 
 
+@pytest.mark.by_day(None)
 def test_masked_recurrent_model_with_two_outputs():
     keras.utils.set_random_seed(1)
     tokens = keras.Input((6,))
@@ -190,6 +198,7 @@ def test_masked_recurrent_model_with_two_outputs():
     assert (np.diff(losses) <= 0).all() and losses[-1] < 0.9 * losses[0]
 
 
+@pytest.mark.by_day(None)
 def test_large_model_on_small_and_large_batches():
     """Where the batch is open while tracing, the kernel serves small batches and JᵀJ large ones."""
     model = compiled(mlp(hidden=60))
@@ -235,6 +244,7 @@ def state(optimizer):
     return [variable.numpy() for variable in optimizer.variables]
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("make", OPTIMIZERS.values(), ids=OPTIMIZERS)
 def test_a_saved_model_goes_on_as_if_never_stopped(make, tmp_path):
     model = compiled(mlp(), make())
@@ -251,6 +261,7 @@ def test_a_saved_model_goes_on_as_if_never_stopped(make, tmp_path):
     assert loaded.optimizer.num_accepted == model.optimizer.num_accepted
 
 
+@pytest.mark.by_day(None)
 def test_checkpoint_goes_on_as_if_never_stopped(tmp_path):
     through, restored = (compiled(mlp(seed), LevenbergMarquardt(scaling="more")) for seed in (1, 2))
     fit(through, epochs=3)
@@ -264,6 +275,7 @@ def test_checkpoint_goes_on_as_if_never_stopped(tmp_path):
         np.testing.assert_array_equal(ours, theirs)
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("make", OPTIMIZERS.values(), ids=OPTIMIZERS)
 def test_config_round_trip(make):
     config = make().get_config()
@@ -272,6 +284,7 @@ def test_config_round_trip(make):
     assert keras.optimizers.deserialize(serialized).get_config() == config
 
 
+@pytest.mark.by_day(None)
 def test_step_monitor_adds_to_the_logs_and_stops():
     model = compiled(optimizer=LevenbergMarquardt(max_attempts=1))
     history = fit(model, epochs=4, batch_size=48, callbacks=[StepMonitor()])

@@ -40,6 +40,7 @@ FORMS = {
 }  # fmt: skip
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("form", FORMS)
 def test_forms_of_residuals(form):
     make, residuals, args = FORMS[form]
@@ -60,6 +61,7 @@ def test_a_function_of_other_arguments_is_refused():
         least_squares(lambda a, b, c, d: a, pair(), args=(Y,))
 
 
+@pytest.mark.by_day(None)
 def test_new_batches_need_no_new_trace():
     """A loop over batches written by hand: Python runs the function once for a shape, whoever calls."""
     calls, variables = [], pair()

@@ -34,6 +34,7 @@ def test_in_float32_they_are_lost():
     assert error_of_step("cholesky", None) > 1e-2
 
 
+@pytest.mark.by_day(None)
 def test_with_bounds_regularisers_and_verification():
     w, v = tf.Variable(tf.zeros([6])), tf.Variable(tf.ones([2, 3]))
     optimizer = LevenbergMarquardt(gram_dtype="float64", verify=True, solver="cholesky")

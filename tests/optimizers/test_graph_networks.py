@@ -66,6 +66,7 @@ def squares(model, batch):
     return 0.5 * tf.reduce_sum(tf.square(model(batch) - batch["target"]))
 
 
+@pytest.mark.by_day("values")
 @pytest.mark.parametrize("solver", ["cholesky", "kernel", ConjugateGradientSolver(1e-12, 500), "qr"])
 @pytest.mark.parametrize("change", [dict, joined_by_an_edge], ids=["apart", "joined"])
 def test_step(network, rng, solver, change):
@@ -77,6 +78,7 @@ def test_step(network, rng, solver, change):
     np.testing.assert_allclose(step, expected, rtol=1e-4, atol=1e-7)
 
 
+@pytest.mark.by_day(None)
 def test_one_trace_serves_both(network, rng):
     """Whether graphs are apart shows when a step runs: batches of any size, of either kind, go through one trace."""
     optimizer = LevenbergMarquardt(NielsenDamping(1e-2), solver="cholesky")

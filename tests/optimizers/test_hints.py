@@ -40,6 +40,7 @@ def plan_of(residuals, *args):
     return tfjac.LeastSquaresProblem(lambda *args: residuals(tf.convert_to_tensor(x), *args), x).plan(*args)
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize(("widens", "seen"), list(zip(WIDENS, SEEN_THROUGH, strict=True)))
 def test_the_op_that_widens_is_named_whatever_comes_before(widens, seen):
     function, advice = WIDENS[widens]

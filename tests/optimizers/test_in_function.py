@@ -66,6 +66,7 @@ def model(b):
     return total
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("where", ["eager", "jit", "least_squares", "least_squares in a function"])
 def test_control_flow_in_residuals(where):
     b = tf.Variable(2.0, dtype=tf.float64)

@@ -101,6 +101,7 @@ def kernel_of(residuals, variables, scales, jit_compile=False):
     return kernel(), kernel.get_concrete_function().graph
 
 
+@pytest.mark.by_day("values")
 @pytest.mark.parametrize("jit_compile", [False, True])
 @pytest.mark.parametrize("make", CASES)
 def test_against_rows(make, jit_compile, implementation):
@@ -149,6 +150,7 @@ def test_open_numbers_of_examples():
         np.testing.assert_allclose(kernel(X[:n], X[n : n + k]), rows @ rows.T, rtol=1e-10, atol=1e-10)
 
 
+@pytest.mark.by_day(None)
 def test_solved_again_for_other_numbers_of_examples():
     """TensorFlow leaves open what differs between calls; that numbers of examples are the same must be known, then."""
     w = tf.Variable(np.ones((4, 1)))
@@ -190,6 +192,7 @@ def test_only_rows_that_no_variable_moves():
     np.testing.assert_array_equal(stack.kernel(tf.ones([1])), np.zeros((5, 5)))
 
 
+@pytest.mark.by_day(one_in=3)
 @pytest.mark.parametrize("what", [{"bounds": (-0.4, 0.4)}, {"fixed": [[[True, False]] * 4, None]}, {}])
 def test_a_whole_minimisation(what):
     """Minimised by the kernel as by a factorisation of JᵀJ."""

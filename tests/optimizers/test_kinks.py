@@ -75,11 +75,13 @@ SMOOTH = {
 }
 
 
+@pytest.mark.by_day(one_in=3)
 @pytest.mark.parametrize("name", SMOOTH)
 def test_what_has_curvature_is_taken_behind_a_softplus(name):
     step(SMOOTH[name], "softplus")
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("last", ["softplus", "exponential", "square"])
 @pytest.mark.parametrize(
     "loss", [lambda y, p: tf.abs(p), lambda y, p: tf.clip_by_value(p, 0, 1e6)], ids=["absolute", "clipped"]

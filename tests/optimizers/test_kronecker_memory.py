@@ -112,6 +112,7 @@ class Factored:
         return first, second
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize(
     ("name", "penalty", "share"),
     [("mse", 0.0, False), ("mse", 0.05, False), ("binary", 0.0, False), ("poisson", 0.0, False), ("mse", 0.0, True)],
@@ -215,6 +216,7 @@ def test_a_text_in_batches_of_open_size_has_factors_of_all_its_weights():
     assert sides == [*map(list, shapes), [(1, 1, 1), (1, 9, 9)]]
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("often", [False, True])
 def test_many_weights_with_one_output_have_factors_unless_they_multiply_often(often, monkeypatch):
     monkeypatch.setattr(memory, "MOST_OUTPUTS", 4)
@@ -248,6 +250,7 @@ def kept_in(factors):
     return [each.numpy() for each in (*parts, factors._last, factors._damping, factors._stiffness, factors._steps)]
 
 
+@pytest.mark.by_day(None)
 def test_a_batch_that_says_nothing_changes_nothing():
     """With NaN, or without weight: bits, damping and memory stay."""
     with_gap, without = network(), network()
@@ -263,6 +266,7 @@ def test_a_batch_that_says_nothing_changes_nothing():
         np.testing.assert_array_equal(one, two)
 
 
+@pytest.mark.by_day(None)
 def test_saved_in_the_middle_of_an_epoch_and_gone_on(tmp_path):
     whole, loaded = trained_at_once_and_with_a_pause(tmp_path)
     assert whole.optimizer.solver_used == "kronecker"

@@ -33,6 +33,7 @@ def trained(policy, body):
         return model, model.fit(X, Y, batch_size=50, epochs=4, verbose=0).history["loss"]
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.filterwarnings("ignore:tfjac. moving statistics")
 @pytest.mark.parametrize("body", [perceptron, convolutions])
 def test_the_loss_falls_as_in_float32(body):

@@ -60,6 +60,7 @@ def sums_of_squares(layer, a, d):
     return [each.T @ each for each in rows]
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize(("make", "shape"), [(perceptron, (20, 4)), (convolutions, (12, 6, 6, 2))])
 def test_what_is_kept_is_of_the_cotangents_of_the_whole_batch(factors_for_all, make, shape):
     with floating("float64"):
@@ -162,6 +163,7 @@ def test_digits_with_176_thousand_weights_beside_adam():
     assert losses[0] < losses[1]
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.filterwarnings("ignore:tfjac. moving statistics")
 @pytest.mark.parametrize("mixes", [False, True])
 def test_of_one_output_rows_are_kept_only_where_examples_are_apart(mixes):

@@ -62,6 +62,7 @@ CASES = {
 }
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize(
     ("name", "side", "batch_size"),
     [

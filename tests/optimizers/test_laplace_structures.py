@@ -58,6 +58,7 @@ def of_laplace_torch():
     return model, x, new, {"classification": rng.integers(3, size=20), "regression": rng.normal(size=(20, 3))}
 
 
+@pytest.mark.by_day(one_in=3)
 @pytest.mark.parametrize("case", OF_LAPLACE_TORCH, ids="-".join)
 @pytest.mark.parametrize("batch_size", [None, 7])
 def test_values_of_laplace_torch(case, batch_size):
@@ -165,6 +166,7 @@ def evidence_of(at, error, w, delta, noise):
     return fitted - (delta * w @ w - len(w) * np.log(delta) + np.linalg.slogdet(precision)[1]) / 2
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("side", ["weights", "examples"])
 def test_noise_of_each_output(side):
     noise = np.array([0.2, 0.9])
@@ -197,6 +199,7 @@ def test_noise_of_each_output(side):
         tfjac.laplace(model, X, y, noise=[1.0, 2.0, 3.0])
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("side", ["weights", "examples"])
 def test_prior_of_each_variable(side):
     prior = np.array([0.5, 2.0, 0.3, 4.0, 1.0, 0.7])
@@ -240,6 +243,7 @@ def test_prior_of_each_variable_by_kronecker_factors():
     np.testing.assert_allclose(variance, np.stack([expected, expected], axis=1), rtol=1e-9)
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("structure", ["full", "kronecker"])
 def test_tuned_is_what_laplace_returns_for_the_same(structure):
     y = np.random.default_rng(4).normal(size=(14, 2))

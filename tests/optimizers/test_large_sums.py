@@ -92,6 +92,7 @@ def test_many_fits_alone_are_spared_grappler():
     assert spared(PROGRAMS["fit"]().get_concrete_function().graph) == {False}
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_nested_loops_are_optimized_apart(name):
     graph = PROGRAMS[name]().get_concrete_function().graph
@@ -209,6 +210,7 @@ print(json.dumps([before, loss(), told]))
 """
 
 
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("driver", ["fit", "steps_per_batch", "sums over batches", "least_squares"])
 def test_tensors_of_300_megabytes(driver):
     """Each takes some 5 GB, in a process of its own. Costs are NumPy's."""
@@ -230,6 +232,7 @@ def fitted(rows, width=1, open_size=False):
     return found
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("case", [{"rows": 30}, {"rows": 30, "width": 10**6}, {"rows": 30, "open_size": True}], ids=str)
 def test_loops_of_what_is_known_to_be_small_stay_where_they_are(case, monkeypatch):
     apart, original = [], loops._called_apart

@@ -38,6 +38,7 @@ PROBLEMS = {
 }
 
 
+@pytest.mark.by_day("values")
 @pytest.mark.parametrize(
     "name, solver",
     [
@@ -56,6 +57,7 @@ def test_same_minimum_as_scipy(name, solver):
     np.testing.assert_allclose(result.cost, (function(x).numpy() ** 2).sum() / 2, rtol=1e-12, atol=1e-300)
 
 
+@pytest.mark.by_day(one_in=3)
 @pytest.mark.parametrize("damping", ["nielsen", "multiplicative", "trust_region"])
 def test_every_damping_compiled_by_xla(damping):
     x = tf.Variable([-1.2, 1.0], dtype=tf.float64)
@@ -73,6 +75,7 @@ def test_float32_with_default_tolerances():
     np.testing.assert_allclose(result.x, expected, rtol=2e-3)
 
 
+@pytest.mark.core
 def test_a_nest_of_tf_and_keras_variables():
     variables = {"rate": tf.Variable(0.1, dtype=tf.float64), "size": [keras.Variable([[1.0]], dtype="float64")]}
 
@@ -87,6 +90,7 @@ def test_a_nest_of_tf_and_keras_variables():
     np.testing.assert_allclose([result.x["size"][0][0, 0], result.x["rate"]], expected, rtol=1e-5)
 
 
+@pytest.mark.core
 def test_residuals_of_several_shapes():
     x = tf.Variable([2.0, -3.0], dtype=tf.float64)
     target = tf.constant(np.arange(6.0).reshape(3, 2))
@@ -99,11 +103,13 @@ def run(residuals, start, **options):
     return least_squares(lambda: residuals(x), x, **options), x
 
 
+@pytest.mark.core
 def test_gradient_tolerance_at_the_minimum():
     result, _ = run(lambda x: x - 1.0, [1.0, 1.0])
     assert result.status is Status.GRADIENT_TOLERANCE and result.steps == 1 and result.cost == 0
 
 
+@pytest.mark.core
 def test_cost_tolerance():
     """Given in numbers of NumPy's."""
     options = {"ftol": np.float32(1e-3), "xtol": np.float64(0), "gtol": 0, "max_steps": np.int64(50)}
@@ -111,11 +117,13 @@ def test_cost_tolerance():
     assert result.status is Status.COST_TOLERANCE and "ftol" in result.message
 
 
+@pytest.mark.core
 def test_step_tolerance():
     result, _ = run(decay, [1.0, 0.1], ftol=0, xtol=1e-2, gtol=0)
     assert result.status is Status.STEP_TOLERANCE and "xtol" in result.message
 
 
+@pytest.mark.core
 def test_max_steps():
     result, x = run(rosenbrock, [-1.2, 1.0], max_steps=3)
     assert result.status is Status.MAX_STEPS and not result.success
@@ -126,6 +134,7 @@ def test_max_steps():
     np.testing.assert_allclose(result.gradient_norm, np.abs(tape.gradient(cost, x)).max(), rtol=1e-10)
 
 
+@pytest.mark.core
 def test_not_finite_at_the_start():
     result, x = run(tf.math.log, [-1.0, 2.0])
     assert result.status is Status.NOT_FINITE and not result.success
@@ -154,6 +163,7 @@ def test_the_best_point_is_kept_and_the_cost_never_rises():
     assert (np.diff(costs) <= 0).all()
 
 
+@pytest.mark.core
 def test_covariance_of_a_straight_line():
     """Against the textbook: s²(XᵀX)⁻¹, for variables in a nest."""
     t, y = np.arange(9.0), np.array([0.1, 1.2, 1.9, 3.2, 3.8, 5.1, 6.2, 6.8, 8.1])
@@ -167,6 +177,7 @@ def test_covariance_of_a_straight_line():
     np.testing.assert_allclose([errors["offset"][0], errors["slope"]], np.sqrt(np.diag(expected)), rtol=1e-9)
 
 
+@pytest.mark.by_day(None)
 def test_covariance_that_is_not_determined():
     result, _ = run(lambda x: tf.stack([x[0] + x[1] - 2.0, 2 * (x[0] + x[1]) - 4.0, x[0] + x[1]]), [5.0, 3.0])
     with pytest.raises(ValueError, match=r"do not determine all parameters"):
@@ -224,6 +235,7 @@ def test_a_parameter_that_the_residuals_depend_on_by_rounding_only():
     assert result.status is Status.MAX_STEPS, "the residuals are far from orthogonal to the Jacobian's columns"
 
 
+@pytest.mark.by_day(None)
 def test_residuals_of_any_scale():
     """Their squares leave the range of float32; the minimum is the same, and so is its derivative."""
     x, one, t = tf.Variable([1.0, 0.1]), tf.Variable(0.0), tf.constant(T, tf.float32)
@@ -259,6 +271,7 @@ def test_a_status_prints_as_its_name():
     assert f"{status:>16}" == "  COST_TOLERANCE" and f"{status:d}" == "4" and int(status) == 4
 
 
+@pytest.mark.core
 def test_bad_arguments():
     x = tf.Variable([1.0, 2.0])
     with pytest.raises(TypeError, match=r"residuals must be a callable.*Received: residuals="):

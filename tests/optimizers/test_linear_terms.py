@@ -32,6 +32,7 @@ class Divergence(keras.layers.Layer):
         return mean
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize(("form", "jit_compile"), [*((form, False) for form in FORMS), (next(iter(FORMS)), True)])
 def test_a_step_on_the_divergence_of_an_autoencoder(form, jit_compile):
     """One step of the generalised Gauss-Newton method with little damping, against NumPy: H = diag(1, eᵛ) / (n·k)."""

@@ -157,6 +157,7 @@ SINGLE = {
 }  # fmt: skip
 
 
+@pytest.mark.by_day(one_in=3)
 @pytest.mark.parametrize("name", SINGLE)
 def test_gradient_of_one_output(name):
     compile_options, fit, layer_options = SINGLE[name]
@@ -164,6 +165,7 @@ def test_gradient_of_one_output(name):
     check_gradient(observe(mlp(**layer_options), X, y, fit, **compile_options))
 
 
+@pytest.mark.by_day("values")
 @pytest.mark.parametrize(
     "activity, loss_weights, batch_size",
     [(None, None, 5), (None, [1.0, 0.3], 12), ("l2", None, 12), ("l2", [1.0, 0.3], 5)],

@@ -105,6 +105,7 @@ def test_derivatives_where_formulas_have_none(manifold, rng):
 SOLVERS = ["auto", "schur", "cg", "kernel"]  # `sparse` below
 
 
+@pytest.mark.by_day(one_in=3)
 @pytest.mark.parametrize("kind, solver", [*(("quaternion", name) for name in SOLVERS), ("vector", "auto")])
 def test_the_closed_form_is_found(kind, solver, rng):
     seen = Seen(kind, rng)
@@ -130,6 +131,7 @@ READ = {
 }
 
 
+@pytest.mark.by_day(one_in=3)
 @pytest.mark.parametrize("name", READ)
 def test_however_it_is_read(name, rng):
     seen = Seen("quaternion", rng, number=4, count=40)
@@ -145,6 +147,7 @@ WAYS = {
 }
 
 
+@pytest.mark.by_day(one_in=4)
 @pytest.mark.parametrize("name", WAYS)
 def test_with_other_options(name, rng):
     seen = Seen("quaternion", rng, number=3, count=20)
@@ -152,6 +155,7 @@ def test_with_other_options(name, rng):
     assert found.success and seen.off() < 1e-5, found
 
 
+@pytest.mark.by_day(None)
 def test_single_precision(rng):
     seen = Seen("vector", rng, dtype=tf.float32)
     found = least_squares(seen.residuals, seen.variable, manifolds=seen.manifold())
@@ -181,6 +185,7 @@ def test_a_step_is_that_of_the_tangent_space(rng):
     assert (expected.inv() * Rotation.from_quat(found.x)).magnitude().max() < 1e-8
 
 
+@pytest.mark.by_day(None)
 def test_beyond_half_a_turn(rng):
     """A vector of nearly 2π, where rotations do not move with it; on the manifold there is no such place."""
     truth, vectors = Rotation.from_rotvec([0.3, -0.2, 0.1]), rng.normal(size=(20, 3))
@@ -193,6 +198,7 @@ def test_beyond_half_a_turn(rng):
     np.testing.assert_allclose(turn.numpy(), [truth.as_rotvec()], atol=1e-8)
 
 
+@pytest.mark.by_day(None)
 def test_a_direction_is_the_mean_made_as_long(rng):
     seen = rng.normal(size=(50, 3)) + [2.0, -1.0, 0.5]
     direction = tf.Variable([0.0, 0.0, 3.0], dtype=tf.float64)
@@ -229,6 +235,7 @@ def test_a_manifold_of_ones_own(rng):
     assert found.success and abs(found.cost - other.cost) < 1e-6 * other.cost
 
 
+@pytest.mark.by_day(None)
 def test_beside_variables_that_are_on_none(rng):
     """A scale within bounds, known beforehand, and a rotation that is fixed."""
     seen = Seen("quaternion", rng, number=4)
@@ -273,6 +280,7 @@ def test_errors_are_those_of_the_tangent_space(rng, number_held):
     assert found.rank == free and found.degrees_of_freedom == 90 - free and not np.any(found.undetermined)
 
 
+@pytest.mark.by_day(None)
 def test_in_a_function_without_derivatives(rng):
     seen = Seen("quaternion", rng, number=2, count=20)
 
@@ -294,6 +302,7 @@ def test_in_a_function_without_derivatives(rng):
         derivative(tf.constant(2.0, tf.float64))
 
 
+@pytest.mark.by_day(None)
 def test_traces_are_used_again_on_the_same_manifold_alone(rng):
     """With a function of one's own, which may read anything, each call traces; a problem object does once."""
     direction, calls = tf.Variable([0.0, 0.6, 0.8], dtype=tf.float64), []
@@ -320,6 +329,7 @@ def test_traces_are_used_again_on_the_same_manifold_alone(rng):
     np.testing.assert_allclose(direction, target[::-1] / 3, atol=1e-4)
 
 
+@pytest.mark.by_day(None)
 def test_a_run_that_was_cut_short_goes_on_to_the_same_bits(rng, tmp_path):
     seen, options = Seen("quaternion", rng), {"manifolds": Quaternion(), "ftol": 0, "xtol": 0, "gtol": 0}
     start = seen.variable.numpy()
@@ -383,6 +393,7 @@ def test_starts_off_the_manifold_are_refused(manifold, row, words):
         least_squares(lambda: variable - 1.0, variable, manifolds=manifold)
 
 
+@pytest.mark.by_day(None)
 def test_what_is_fixed_stays_bit_for_bit():
     """A rotation by more than half a turn, too, which ⊕ would write as one by less."""
     start = np.array([[0.0, 0.0, 4.0], [0.0, 0.0, 5.0], [0.1, 0.2, 0.3]])
@@ -393,6 +404,7 @@ def test_what_is_fixed_stays_bit_for_bit():
     assert np.abs(found.x[1] - start[1]).max() > 0.1
 
 
+@pytest.mark.by_day(None)
 def test_points_on_spheres_that_are_not_seen(rng):
     """Two of them in a row; one by one along a direction that moves nothing, and read against itself."""
     points = tf.Variable(rng.normal(size=(5, 2, 3)))

@@ -29,6 +29,7 @@ OPTIONS = {
 }
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("name", OPTIONS)
 def test_what_is_known_of_the_start(name):
     w = tf.Variable(START)

@@ -117,6 +117,7 @@ while data := sys.stdin.buffer.read(24):
 """
 
 
+@pytest.mark.by_day(None)
 def test_a_loop_over_two_processes_ends_where_scipy_does():
     command, variables = [sys.executable, "-c", WORKER], variables_at(START)
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT) as worker:
@@ -186,6 +187,7 @@ def test_ctrl_c_is_a_result(ctrl_c):
     assert tfjac.least_squares_by_parts(written_down, START, callback=stop).status is Status.STOPPED
 
 
+@pytest.mark.by_day(None)
 def test_parts_in_single_precision_converge_to_that():
     def total(position):
         return sum(parts(variables_at(position, "float32"), THREE))

@@ -29,6 +29,7 @@ WAYS = {
 }  # fmt: skip
 
 
+@pytest.mark.by_day(one_in=5)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("start", [[0.2, 2.0, 10.0, 4.0], [0.2, 2.0, 1.0, 2.0]])
 def test_such_a_step_is_taken_back(way, start):
@@ -47,6 +48,7 @@ def test_of_many_fits_too():
     np.testing.assert_allclose(start.numpy(), [TRUTH, TRUTH], rtol=1e-6)
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("way", ["op", "loop", "nielsen", "window"])
 def test_a_barrier_is_not_crossed(way):
     """J is infinite below x = 1, and what is left at x = 1 is no minimum."""
@@ -63,6 +65,7 @@ def test_a_barrier_is_not_crossed(way):
     assert np.isfinite(result.gradient_norm)
 
 
+@pytest.mark.by_day(one_in=3)
 @pytest.mark.parametrize("max_steps", [1, 2, 3])
 def test_where_steps_run_out(max_steps):
     fit = least_squares(

@@ -30,6 +30,7 @@ def total_of(y=Y, **options):
     return total
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize(
     "bounds",
     [((0.0, 0.0, 0.6), (3.0, 2.0, 1.0)), ((0.0, 0.0, -1.0), (2.0, 1.2, 1.0)), (-5.0, 5.0), (None, (2.0, 5.0, 0.55))],

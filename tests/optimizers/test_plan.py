@@ -56,6 +56,7 @@ def test_numbers_by_hand():
     assert kernel.flops_per_step == 20**2 * 30 + 200**2 * 10
 
 
+@pytest.mark.by_day(None)
 def test_in_fit_and_for_a_problem():
     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(60, "tanh"), keras.layers.Dense(2)])
     model.compile(optimizer=LevenbergMarquardt(), loss="mse")

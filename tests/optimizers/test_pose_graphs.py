@@ -149,6 +149,7 @@ def test_the_oracle_has_the_derivatives(rng):
     np.testing.assert_allclose([ours, gradient @ direction], [cost(x), slope], rtol=1e-6)
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("dtype, near", [("float64", 1e-9), ("float32", 1e-3)])
 def test_a_long_path_with_few_loops(dtype, near):
     """Along the floor of its curved valley, straight steps that never raise the cost take 188."""
@@ -159,6 +160,7 @@ def test_a_long_path_with_few_loops(dtype, near):
     np.testing.assert_allclose(float(found.cost), cost, rtol=1e-4)
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("off", [0.0, 0.02])
 def test_measurements_without_noise_are_met_to_rounding(dtype, off, rng):
@@ -196,6 +198,7 @@ NEIGHBOURS = {
 }
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("read", NEIGHBOURS)
 @pytest.mark.parametrize("dtype, near", [("float64", 1e-7), ("float32", 1e-3)])
 def test_what_is_read_whole_is_sparse_on_a_manifold_too(dtype, near, read, rng):

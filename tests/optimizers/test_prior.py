@@ -59,6 +59,7 @@ def test_the_minimum_with_more_residuals(solver):
     np.testing.assert_allclose(found.cost, REFERENCE.cost, rtol=1e-10)
 
 
+@pytest.mark.by_day(None)
 def test_covariance_and_effective_parameters():
     found = fit()
     jacobian, precision = slopes(REFERENCE.x), np.array([100.0, 0.0, 2500.0])
@@ -87,6 +88,7 @@ def test_curve_fit_has_the_covariance_of_scipys_extended_fit():
     np.testing.assert_allclose(pcov, expected[1], rtol=1e-4, atol=1e-12)
 
 
+@pytest.mark.by_day(None)
 def test_with_bounds_fixed_and_robust_losses():
     start, upper = [2.0, 0.1, 0.3], [np.inf, np.inf, 0.4]
     found = fit(start, bounds=(None, upper))
@@ -107,6 +109,7 @@ def test_with_bounds_fixed_and_robust_losses():
     np.testing.assert_allclose(found.cost, expected.fun, rtol=1e-9)
 
 
+@pytest.mark.by_day(None)
 def test_what_only_the_prior_determines():
     """Residuals of a sum alone; and residuals without weight, which leave the means."""
     x = tf.Variable([5.0, -3.0], dtype=tf.float64)
@@ -119,6 +122,7 @@ def test_what_only_the_prior_determines():
     assert found.success
 
 
+@pytest.mark.by_day(None)
 def test_in_a_graph_with_derivatives_and_resumed(tmp_path):
     @tf.function
     def fitted(y):

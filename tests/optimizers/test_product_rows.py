@@ -80,6 +80,7 @@ def step_of_fit(mixer, **options):
     return optimizer, position(model) - start
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("mixer", MIXERS)
 @pytest.mark.parametrize("solver, tolerance", [("auto", 0.5), (ConjugateGradientSolver(1e-7, 2000), 1e-4)])
 @pytest.mark.usefixtures("small")

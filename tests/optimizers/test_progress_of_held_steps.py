@@ -129,6 +129,7 @@ def predicted(weights, x):
     return tf.linalg.matvec(hidden, last) + offset
 
 
+@pytest.mark.by_day(None)
 def test_many_fits():
     """By each step alone, the second had COST_TOLERANCE after 199 steps, and SciPy gained 6 % in 50."""
     starts, (x, y) = np.stack([flat(network(seed)) for seed in (0, 2)]), noisy(2)
@@ -138,6 +139,7 @@ def test_many_fits():
         assert not success or gain_of_further_steps(weights, x, y) < 0.01
 
 
+@pytest.mark.by_day(None)
 def test_sums_by_hand():
     """By each step alone, it had COST_TOLERANCE after 266 steps, and SciPy gained 4 % in 50."""
     start, (x, y) = flat(network(0)), noisy(2)

@@ -50,6 +50,7 @@ def one_step(function):
     return float(optimizer.minimize(lambda: function(tf.matmul(X, weight)) - Y, [weight]).ratio)
 
 
+@pytest.mark.by_day(one_in=4)
 @pytest.mark.parametrize("name", NOISY)
 def test_the_trial_sees_the_same_draw(name):
     np.testing.assert_allclose(one_step(NOISY[name]), 1, rtol=1e-6)

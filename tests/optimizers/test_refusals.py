@@ -8,6 +8,8 @@ import tensorflow as tf
 from tests.precision import floating
 from tfjac.optimizers import LevenbergMarquardt, NielsenDamping
 
+pytestmark = pytest.mark.core
+
 layers = keras.layers
 X, Y = np.ones((8, 4), "float32"), np.ones((8, 2), "float32")
 

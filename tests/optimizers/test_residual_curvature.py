@@ -67,6 +67,7 @@ def by_scipy(function, start, **options):
     return scipy.optimize.least_squares(evaluate, start, max_nfev=2000, **TIGHT, **options)
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("damping", [TrustRegionDamping, Loop])
 @pytest.mark.parametrize("name", STARTS)
 def test_large_residuals_take_few_steps_to_the_minimum_of_scipy(name, damping):
@@ -131,6 +132,7 @@ def test_nothing_is_learnt_from_a_step_that_was_not_kept_nor_from_one_without_a_
     assert not bool(lost.better)
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("damping", [TrustRegionDamping, Loop])
 def test_within_bounds(damping):
     function, start, _ = STARTS["Brown-Dennis"]
@@ -150,6 +152,7 @@ def test_with_a_prior():
     assert found.steps <= fit(function, start, curvature=False, prior=(0.5, 0.3)).steps
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize(
     "options",
     [
@@ -164,6 +167,7 @@ def test_what_it_is_not_for_takes_the_steps_of_j_alone(options):
     np.testing.assert_array_equal(one.history.cost, other.history.cost)
 
 
+@pytest.mark.by_day(None)
 def test_manifolds_take_the_steps_of_j_alone():
     costs = []
     for curvature in (True, False):
@@ -174,6 +178,7 @@ def test_manifolds_take_the_steps_of_j_alone():
     np.testing.assert_array_equal(*costs)
 
 
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("damping", [TrustRegionDamping, Loop])
 def test_a_checkpoint_goes_on_to_the_same_bits(damping, tmp_path):
     """It holds the estimate, too; and so does what a callback is called between."""
@@ -185,6 +190,7 @@ def test_a_checkpoint_goes_on_to_the_same_bits(damping, tmp_path):
     assert whole.x.tobytes() == rest.x.tobytes() == seen.x.tobytes()
 
 
+@pytest.mark.by_day(one_in=3)
 @pytest.mark.parametrize("options", [{"jit_compile": True}, {"solver": "cholesky"}, {"dtype": tf.float32}], ids=str)
 def test_under_xla_by_cholesky_and_in_float32(options):
     _, start, most = STARTS["Brown-Dennis"]

@@ -47,6 +47,7 @@ def runs(name, damping, spread, bounds, number=4):
         yield result, np.asarray(result.x) * scales, numpy_residuals(name, noise)
 
 
+@pytest.mark.by_day(one_in=4)
 @pytest.mark.parametrize(
     ("spread", "bounds", "damping"),
     [(0, False, TrustRegionDamping), (6, False, TrustRegionDamping), (0, True, TrustRegionDamping), (6, False, Loop)],

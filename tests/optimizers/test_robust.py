@@ -93,6 +93,7 @@ def test_errors_by_huber():
     np.testing.assert_allclose(result.covariance(), expected, rtol=1e-5)
 
 
+@pytest.mark.by_day(None)
 def test_errors_are_those_of_repeated_experiments():
     """Of 120 data sets with outliers: the spread of the parameters, and what the fits said it would be."""
     rng, x, b = np.random.default_rng(0), np.linspace(0, 1, 50), tf.Variable([1.0, 1.0], dtype=tf.float64)
@@ -106,6 +107,7 @@ def test_errors_are_those_of_repeated_experiments():
     np.testing.assert_allclose(np.sqrt(np.mean(said, axis=0)), np.std(found, axis=0), rtol=0.2)
 
 
+@pytest.mark.by_day(None)
 def test_derivatives_of_a_robust_minimum():
     b = tf.Variable(np.array(START))
 

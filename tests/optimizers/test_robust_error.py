@@ -22,6 +22,7 @@ RHO = {  # ρ(z) and ρ'(z), where no formula of tfjac's is used
 }
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("name", RHO)
 def test_value_and_step(name):
     weight, y = tf.Variable(RNG.normal(size=(3, 2))), X @ RNG.normal(size=(3, 2))
@@ -41,6 +42,7 @@ def test_value_and_step(name):
     np.testing.assert_allclose(step, expected, rtol=1e-6, atol=1e-9 * np.abs(before).max())
 
 
+@pytest.mark.by_day(None)
 def test_outliers_hardly_count_in_fit(tmp_path):
     x = np.linspace(-1, 1, 80)[:, None]
     clean = 2 * x + 0.5

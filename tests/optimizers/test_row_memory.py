@@ -80,6 +80,7 @@ def linear(loss="mse", penalty=0.0, **options):
     return model
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize(("name", "penalty"), [*[(name, 0.0) for name in LOSSES], ("mse", 0.05)])
 def test_steps_are_those_of_a_window_of_examples(name, penalty):
     """Batches of 20 examples, with a ragged last one, and a window of 45; the parts of the window are no batches."""
@@ -107,6 +108,7 @@ def test_a_batch_of_more_rows_than_the_window_is_taken_alone():
     assert model.optimizer._memory._seen.numpy() == 20
 
 
+@pytest.mark.by_day(None)
 def test_a_batch_that_says_nothing_is_not_remembered():
     """With NaN, or without weight: bits, damping and memory stay."""
     with_gap, without = network(), network()
@@ -122,11 +124,13 @@ def test_a_batch_that_says_nothing_is_not_remembered():
     np.testing.assert_allclose(weights(with_gap), weights(without), rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.by_day(None)
 def test_saved_in_the_middle_of_an_epoch_and_gone_on(tmp_path):
     whole, loaded = trained_at_once_and_with_a_pause(tmp_path)
     np.testing.assert_array_equal(weights(loaded), weights(whole))
 
 
+@pytest.mark.by_day(one_in=3)
 @pytest.mark.parametrize("options", [{"scaling": "marquardt"}, {"gram_dtype": "float64"}, {"damping": "trust_region"}])
 def test_scalings_dampings_and_dtypes_go_with_it(options):
     model = network(**options)

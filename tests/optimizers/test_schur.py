@@ -78,11 +78,13 @@ class Bundle:
         return tf.concat([tf.reshape(part, [-1]) for part in self.residuals()], axis=0)
 
 
+@pytest.mark.by_day("values")
 @pytest.mark.parametrize("scaling, order", [("identity", (0, 1, 2)), ("marquardt", (2, 1, 0))])
 def test_steps_are_those_of_dense_equations(order, scaling, rng, implementation):
     _assert_steps_are_dense(order, scaling, "schur", rng)
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize(
     "scaling, order, kind", [("identity", (0, 1, 2), "schur_jacobi"), ("marquardt", (2, 1, 0), "block_jacobi")]
 )
@@ -121,6 +123,7 @@ class Pairs:
         return [seen, tf.gather(self.places, [0, 2]) - 0.3, 0.1 * self.points, self.scale[None] - 1.0]
 
 
+@pytest.mark.by_day(None)
 def test_examples_that_read_several_rows_under_xla(rng):
     pairs = Pairs(rng)
     expected = damped_step(pairs, pairs.variables)
@@ -163,6 +166,7 @@ def ways():
     yield "bounds", {"bounds": (None, [None, 1.2, None]), "prior": (0.0, [None, 0.2, None])}
 
 
+@pytest.mark.by_day(one_in=4)
 @pytest.mark.parametrize("options", [pytest.param(options, id=name) for name, options in ways()])
 def test_ends_where_the_factorisation_of_all_ends(options, rng):
     bundle, ends = Bundle(rng), {}
@@ -174,6 +178,7 @@ def test_ends_where_the_factorisation_of_all_ends(options, rng):
     assert ends["schur"][1] == ends["cholesky"][1]
 
 
+@pytest.mark.by_day(None)
 def test_products_alone_lead_to_where_the_factorisation_ends(rng):
     """As well as it pays, so by other steps; to the last digits of a valley, where nothing is gained any more."""
     held = np.tile((np.arange(CAMERAS) == 2)[:, None], [1, 5])
@@ -202,6 +207,7 @@ def _end(bundle, solver, options):
     return found.cost, found.steps, bundle.x
 
 
+@pytest.mark.by_day(None)
 def test_scipy_finds_the_same_minimum(rng):
     bundle = Bundle(rng)
     expected = scipy.optimize.least_squares(bundle.of_x, bundle.x, xtol=1e-12, ftol=1e-12).cost
@@ -210,6 +216,7 @@ def test_scipy_finds_the_same_minimum(rng):
     np.testing.assert_allclose(found.cost, expected, rtol=1e-8)
 
 
+@pytest.mark.by_day(None)
 def test_single_precision_and_any_number_of_observations(rng):
     """One trace for two numbers of them, solved in double precision."""
     bundle, double = Bundle(rng, tf.float32), Bundle(np.random.default_rng(0))
@@ -226,6 +233,7 @@ def test_single_precision_and_any_number_of_observations(rng):
         np.testing.assert_allclose(found.cost, expected.cost, rtol=1e-3)
 
 
+@pytest.mark.by_day(None)
 def test_points_that_nothing_determines_stay_and_disturb_no_other(rng):
     """One that is not seen, and one that a single camera sees, which fixes its direction alone."""
     bundle = Bundle(rng)
@@ -270,6 +278,7 @@ def test_auto_multiplies_where_what_is_left_does_not_fit(rng):
     np.testing.assert_allclose(np.concatenate([table, others]), expected, atol=1e-4)
 
 
+@pytest.mark.by_day(None)
 def test_steps_that_are_tried_again(rng):
     """Several λ in one step, where TensorFlow rewrites sums of three in a loop into what may stand only once."""
     table, weights, bias = (tf.Variable(rng.normal(size=size)) for size in ((300, 3), (3, 40), (40,)))
@@ -325,6 +334,7 @@ def test_embeddings_in_a_keras_model(rng):
     assert losses["schur"][-1] < losses["schur"][0] / 10
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("way", ["plain", "fixed", "prior", "float32"])
 def test_points_that_are_not_seen_well_enough_are_named(way, rng):
     """One that no camera sees, one that a single camera sees twice; beside the ranks of the columns of dense J."""

@@ -107,6 +107,7 @@ OF_OUR_OWN = {"within bounds", "robust"}
 """Covariances are not SciPy's: a parameter that a bound holds counts as known, and Huber's are those of outliers."""
 
 
+@pytest.mark.by_day(one_in=4)
 @pytest.mark.parametrize("name", FITS)
 def test_fits(name):
     f, x, y, p0, options = (*FITS[name], None, {})[:5] if len(FITS[name]) == 3 else (*FITS[name], {})[:5]
@@ -311,6 +312,7 @@ STARTS = {
 }
 
 
+@pytest.mark.by_day(one_in=3)
 @pytest.mark.parametrize("name", STARTS)
 def test_rosenbrock_within_bounds(name):
     start, bounds = STARTS[name]
@@ -321,6 +323,7 @@ def test_rosenbrock_within_bounds(name):
     np.testing.assert_array_equal(found.active, theirs.active_mask)
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize(
     "bounds", [(0.5, 3.0), (-1.0, 3.0), scipy.optimize.Bounds(lb=1.0), scipy.optimize.Bounds(ub=-1.0)], ids=str
 )
@@ -337,6 +340,7 @@ def test_one_tolerance_alone(tolerance):
     np.testing.assert_allclose(minimised(rosenbrock, [-2.0, 1.0], **options).x, [1, 1])
 
 
+@pytest.mark.by_day(None)
 def test_systems_of_equations():
     for f, start in ((boundary_value, np.ones(16)), (broyden, -np.ones(100))):
         found = minimised(f, start)
@@ -344,6 +348,7 @@ def test_systems_of_equations():
     np.testing.assert_allclose(found.x, scipy_minimised(broyden, -np.ones(100)).x, atol=1e-6)
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("loss", ["huber", "soft_l1", "cauchy", "arctan"])
 def test_outliers(loss):
     x = np.linspace(-1, 1, 11)

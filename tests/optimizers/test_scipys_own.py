@@ -10,7 +10,7 @@ from . import scipy_adapter
 
 minpack = pytest.importorskip("scipy.optimize.tests.test_minpack", reason="SciPy is installed without its tests")
 lsq = pytest.importorskip("scipy.optimize.tests.test_least_squares", reason="SciPy is installed without its tests")
-pytestmark = pytest.mark.nightly
+pytestmark = pytest.mark.by_day(None)
 
 OTHERWISE = {
     "TestTRF.test_options": "x to 1e-15, where the adapter's differences leave 1e-12",

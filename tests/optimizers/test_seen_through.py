@@ -72,6 +72,7 @@ def linearised(residuals, variables, vector):
     return run(), kinds
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.usefixtures("eager_to_compress")
 @pytest.mark.parametrize("name", SEEN)
 def test_rows_are_those_of_one_tape(name):
@@ -96,6 +97,7 @@ def _uses_second(function, x, y):
     yield tape.gradient(result, y) is not None
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.usefixtures("eager_to_compress")
 @pytest.mark.parametrize("seed", range(6))
 def test_random_mixes_of_such_ops(seed):
@@ -181,6 +183,7 @@ def chain(count, seed):
     return i, j, seen, np.sum((ends @ np.linalg.lstsq(ends, seen, rcond=None)[0] - seen) ** 2) / 2
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("again", [False, True], ids=["least_squares", "LeastSquaresProblem"])
 def test_indices_among_the_data_are_those_of_now(again, monkeypatch):
     """One vector, cut by a number among the data; then other indices of the same shapes."""

@@ -102,6 +102,7 @@ def results():
     return run_alone(SCRIPT)
 
 
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("case", ["8 fits", "2 fits", "compiled"])
 def test_as_on_one_device(results, case):
     """Shares of three and two fits, in chunks; fewer fits than devices; under XLA: all fits, in their order."""
@@ -112,6 +113,7 @@ def test_as_on_one_device(results, case):
         np.testing.assert_allclose(three[name], expected, **tolerance, err_msg=name)
 
 
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("case", ["8 fits", "2 fits"])
 def test_as_by_scipy(results, case):
     """Points, costs and covariances of each fit, but for the one with NaN, which harms none of its share."""
@@ -132,17 +134,20 @@ def test_as_by_scipy(results, case):
             np.testing.assert_allclose(found["covariance"][k], variance * np.linalg.inv(gram), rtol=1e-3)
 
 
+@pytest.mark.by_day(None)
 def test_each_loop_is_where_its_share_was_put(results):
     """Of all loops that ran, as many on each of the first two devices, and none anywhere else."""
     first, second = (results["loops"].count(device) for device in ("CPU:2", "CPU:0"))
     assert first == second == len(results["loops"]) / 2 > 0
 
 
+@pytest.mark.by_day(None)
 def test_no_part_waits_for_another(results):
     """Neither of the fits nor of their errors: two parts each. An assertion in each would have them go one by one."""
     assert results["waiting"] == [[], [], [], []]
 
 
+@pytest.mark.by_day(None)
 def test_residuals_of_all_fits_only_are_refused(results):
     """They cannot be shared; on one device they are what they were."""
     assert "evaluated for all fits only" in results["all only"] and "Received: devices=" in results["all only"]

@@ -85,6 +85,7 @@ class Linear:
         return tf.nest.map_structure(lambda tensor: tensor.numpy(), run())
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("solver", SOLVERS, ids=label)
 @pytest.mark.parametrize(("examples", "prior"), [(5, (0.3, 0)), (40, (0, 0))])
 def test_step_of_the_normal_equations(solver, examples, prior):
@@ -107,6 +108,7 @@ def test_step_of_the_normal_equations(solver, examples, prior):
     np.testing.assert_allclose(other_step[0], expected, rtol=1e-7, atol=1e-9)
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("solver", [*EXACT, ITERATIVE[0], ITERATIVE[-1]], ids=label)
 def test_prior_on_both_variables_compiled_by_xla(solver):
     """One that differs within a variable, where the solver takes it; XLA, where it keeps the solver's digits."""
@@ -119,6 +121,7 @@ def test_prior_on_both_variables_compiled_by_xla(solver):
     np.testing.assert_allclose(p, expected, rtol=1e-7, atol=1e-9)
 
 
+@pytest.mark.core
 def test_svd_is_refused_where_xla_would_lose_its_digits():
     with pytest.raises(ValueError, match=r"use solver='qr', or leave jit_compile off. Received: jit_compile=True"):
         Linear(5, (0, 0)).solve(SVDSolver(), [0.1], np.ones(18), jit_compile=True)
@@ -129,6 +132,7 @@ def test_kernel_refuses_a_prior_that_differs_within_a_variable():
         Linear(5, (0.3, 0.7), elementwise=True).solve(KernelSolver(), [0.1], np.ones(18))
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("solver", EXACT, ids=lambda solver: solver.name)
 def test_failure_is_a_flag_and_zeros(solver):
     problem = Linear(5, (0, 0))
@@ -159,6 +163,7 @@ CHOICES = {
 }
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("case", CHOICES)
 def test_what_auto_chooses(case):
     examples, dtype, solver, expected = CHOICES[case]
@@ -196,6 +201,7 @@ LARGE_ONES = {
 }
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("case", LARGE_ONES)
 def test_what_auto_chooses_for_networks(case):
     sizes, expected = LARGE_ONES[case]

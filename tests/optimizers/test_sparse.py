@@ -52,6 +52,7 @@ WAYS = {
 }
 
 
+@pytest.mark.by_day(one_in=4)
 @pytest.mark.parametrize("name", WAYS)
 def test_ends_where_the_factorisation_of_all_ends(name, rng):
     graph, ends = PoseGraph(rng), {}
@@ -66,6 +67,7 @@ def test_ends_where_the_factorisation_of_all_ends(name, rng):
     assert ends["sparse"][2] == ends["cholesky"][2]
 
 
+@pytest.mark.by_day(None)
 def test_scipy_finds_the_same_minimum(rng):
     graph = PoseGraph(rng)
     first = graph.poses.numpy()
@@ -78,6 +80,7 @@ def test_scipy_finds_the_same_minimum(rng):
         least_squares(graph.residuals, [graph.poses], solver="sparse", jit_compile=True)
 
 
+@pytest.mark.by_day(None)
 def test_what_is_not_determined_or_not_finite_is_a_status(rng):
     """Without where it began nothing holds the whole; and an observation that is no number."""
     graph = PoseGraph(rng)
@@ -138,6 +141,7 @@ def test_auto_takes_it_for_poses_in_variables_of_any_shape(rng):
         np.testing.assert_allclose(np.reshape(found, (300, -1)).T - expected, 0, atol=1e-7)
 
 
+@pytest.mark.by_day(None)
 def test_equations_between_parameters_are_refused_and_solved_otherwise(rng):
     graph = PoseGraph(rng)
     first, rows = graph.poses.numpy(), (np.eye(1, 3 * NUMBER), np.zeros(1))
@@ -151,6 +155,7 @@ def test_equations_between_parameters_are_refused_and_solved_otherwise(rng):
     np.testing.assert_allclose(found.cost, expected.cost, rtol=1e-6)
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("solver", ["sparse", "cg", "cholesky"])
 def test_a_variable_that_is_read_in_two_layouts(solver, rng):
     """As the table that it is and as one long vector, by the same examples and by others."""

@@ -136,6 +136,7 @@ def found():
     return {**tf.nest.map_structure(lambda tensor: tensor.numpy(), trace()), **raised}
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("name", GUISES)
 def test_residuals(name, found):
     """As sets, up to signs: in which order the squares are summed is of no importance."""
@@ -148,6 +149,7 @@ def test_residuals(name, found):
     np.testing.assert_allclose(ours[ours > 0], expected, rtol=1e-9)
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("name", REFUSED)
 def test_refused_by_name(name, found):
     assert isinstance(found[name], NotASumOfSquares)
@@ -161,6 +163,7 @@ STEPS = {
 }
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("name", STEPS)
 def test_step(name):
     centred = "devi" in name or "vari" in name

@@ -63,6 +63,7 @@ FUNCTIONS = {
 }  # fmt: skip
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("damping", [TrustRegionDamping, Loop], ids=["op", "loop"])
 def test_two_lines_that_meet(damping):
     parameters, generator = tf.Variable(np.ones(4)), np.random.default_rng(0)
@@ -75,6 +76,7 @@ def test_two_lines_that_meet(damping):
     assert sum(each.success and each.cost < 3.8e-4 for each in found) > 10
 
 
+@pytest.mark.by_day(one_in=3)
 @pytest.mark.parametrize("damping", [TrustRegionDamping, Loop], ids=["op", "loop"])
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_functions_with_kinks_and_noise(name, damping):
@@ -86,6 +88,7 @@ def test_functions_with_kinks_and_noise(name, damping):
         check(fit.solve(), function, parameters.numpy())
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("name", more_garbow_hillstrom.PROBLEMS)
 def test_hard_problems(name):
     function, start = more_garbow_hillstrom.PROBLEMS[name][:2]
@@ -96,6 +99,7 @@ def test_hard_problems(name):
         check(fit.solve(), function, parameters.numpy())
 
 
+@pytest.mark.by_day(one_in=3)
 @pytest.mark.parametrize("name", nist.MODELS)
 def test_certified_problems(name):
     problem = nist.load(name)

@@ -34,6 +34,7 @@ def scipys_cost(name):
 IN_GRAPHS = [("decay", "graph"), ("logistic", "graph"), ("decay", "many"), ("two decays", "many")]
 
 
+@pytest.mark.by_day(one_in=3)
 @pytest.mark.parametrize(("name", "way"), [*((name, "eager") for name in CURVES), *IN_GRAPHS])
 def test_the_minimum_is_found_from_zeros(name, way):
     curve, truth = CURVES[name]

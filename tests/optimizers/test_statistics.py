@@ -72,6 +72,7 @@ def test_intervals_and_bands_by_the_formulas(absolute):
     np.testing.assert_allclose((upper - lower) / 2, reach * np.sqrt(there + variance * 0.25), rtol=1e-7)
 
 
+@pytest.mark.by_day(None)
 def test_masked_residuals_are_no_measurements():
     mask = np.where(np.arange(25) % 3 == 0, 0.0, 1.0)
     b = tf.Variable([1.0, 1.0, 0.0], dtype=tf.float64)

@@ -47,6 +47,7 @@ SOLVERS = [
 ]  # fmt: skip
 
 
+@pytest.mark.core
 @pytest.mark.parametrize(("solver", "scaling"), SOLVERS)
 def test_equals_numpy_over_accepted_and_rejected_steps(solver, scaling):
     problem = Problem()
@@ -69,6 +70,7 @@ def test_equals_numpy_over_accepted_and_rejected_steps(solver, scaling):
     assert kinds >= {(True, False), (True, True), (False, True)}, "the script must hold all kinds of steps"
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("solver, jit_compile", [("cholesky", True), ("kernel", False)])
 def test_equals_numpy_on_a_loss_with_a_regulariser(solver, jit_compile):
     """The way of `fit`: mean of squares plus 0.05‖pair‖², so that r is scaled by √(2/n) and Λ is 0.1 on the pair."""
@@ -140,6 +142,7 @@ def test_inside_a_function():
     assert other.num_attempts == one.num_attempts and int(other.iterations.numpy()) == 6
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("where", ["residual", "jacobian", "trial"])
 def test_what_is_not_finite_is_rejected(where):
     weight = tf.Variable([1.0, 2.0], dtype=tf.float64)
@@ -182,6 +185,7 @@ def test_stalled_at_the_largest_damping():
     assert report.attempts <= 30 and np.isfinite(optimizer.current_damping)
 
 
+@pytest.mark.by_day(None)
 def test_one_example_one_output_and_constraints():
     weight = keras.Variable(np.array([3.0, -2.0]), dtype="float64")
     weight.constraint = keras.constraints.NonNeg()

@@ -30,6 +30,7 @@ def test_steps_in_one_call(solver, jit_compile, eight_steps):
     assert int(model.optimizer.iterations) == 8 and losses[1] < losses[0]
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("loss", ["huber", "log_cosh"])
 def test_a_loss_is_the_same_function_in_every_step(loss):
     """What curvature it has follows from its constants, such as the width of Huber's, which are around the loop."""

@@ -113,6 +113,7 @@ def assert_same_path(keras_model, model, y=Y, steps=9, **options):
     return steps - keras_model.optimizer.num_accepted
 
 
+@pytest.mark.by_day(None)
 def test_shuffled_batches_weights_and_a_regulariser():
     with floating("float64"):
         model = net(kernel_regularizer=keras.regularizers.L2(2**-7))
@@ -123,6 +124,7 @@ def test_shuffled_batches_weights_and_a_regulariser():
         assert model.optimizer.last_report.cost == pytest.approx(oracle(weights(model))[0], rel=1e-10)
 
 
+@pytest.mark.by_day(None)
 def test_several_batches_in_one_call_and_curvature():
     with floating("float64"):
         model, loss = net(), keras.losses.SparseCategoricalCrossentropy(from_logits=True)
@@ -130,6 +132,7 @@ def test_several_batches_in_one_call_and_curvature():
         assert_same_path(model, cross_entropy, y=LABELS)
 
 
+@pytest.mark.by_day(None)
 def test_a_mean_by_weights():
     """Batches count by their weights, not by their examples."""
     with floating("float64"):
@@ -151,6 +154,7 @@ def test_a_mean_over_what_a_mask_leaves(monkeypatch):
         assert_same_path(model, squares(valid[:, None] / (3 * valid.sum())))
 
 
+@pytest.mark.by_day(None)
 def test_two_outputs():
     with floating("float64"):
         keras.utils.set_random_seed(1)
@@ -195,6 +199,7 @@ def test_a_mean_over_examples_beside_one_over_elements(is_open, recwarn):
     assert not [str(each.message) for each in recwarn if "tfjac" in str(each.message)]
 
 
+@pytest.mark.by_day(None)
 def test_batches_of_other_sizes_that_are_known_while_tracing():
     """Each is a trace of its own, which divides by constants: one for the examples, one for half of the squares."""
 
@@ -230,6 +235,7 @@ def fit(model, x=X[:20], y=Y[:20, :1], epochs=1, callbacks=None, **options):
     return model.fit(x, y, batch_size=5, epochs=epochs, verbose=0, shuffle=False, callbacks=callbacks, **options)
 
 
+@pytest.mark.by_day(None)
 def test_saved_in_the_middle_of_a_window(tmp_path):
     """Windows of 5 batches over epochs of 4, under XLA and not: loaded after two epochs, as if nothing had happened."""
     model, parts = line(memory=5, jit_compile=True), line(memory=5)
@@ -257,6 +263,7 @@ def test_what_is_not_finite_changes_nothing():
     assert model.optimizer.status is Status.RUNNING and (weights(model) != before).all()
 
 
+@pytest.mark.by_day(None)
 def test_an_empty_batch_adds_nothing():
     def data(sizes):
         def batches():
@@ -273,6 +280,7 @@ def test_an_empty_batch_adds_nothing():
     np.testing.assert_array_equal(weights(models[0]), weights(models[1]))
 
 
+@pytest.mark.by_day(None)
 def test_a_window_that_says_nothing_is_as_if_it_had_not_been():
     """Without examples, first and between others, or of those that weigh nothing."""
 
@@ -293,6 +301,7 @@ def test_a_window_that_says_nothing_is_as_if_it_had_not_been():
     np.testing.assert_array_equal(weights(other), weights(model))
 
 
+@pytest.mark.by_day(None)
 def test_windows_are_epochs_where_a_callback_tells_of_them():
     """After a fit that was cut short in the middle of an epoch, and on fewer data."""
 
@@ -328,6 +337,7 @@ def test_windows_that_differ_are_judged_on_the_same_examples():
     assert len(after) == 5 and model.optimizer.num_attempts == 3
 
 
+@pytest.mark.by_day(None)
 def test_weights_that_somebody_else_sets():
     """What is known of the point before is dropped, in the middle of a window too: as with a new optimizer."""
     model, fresh = line(memory=5), line(memory=5)
@@ -350,6 +360,7 @@ def test_epochs_without_a_step_are_not_idle():
     assert model.optimizer.num_steps == 2
 
 
+@pytest.mark.by_day(None)
 def test_convergence_ends_the_training():
     model, convergence = line(memory="epoch"), tfjac.callbacks.Convergence(patience=3)
     history = fit(model, epochs=60, callbacks=[convergence]).history

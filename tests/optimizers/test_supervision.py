@@ -92,6 +92,7 @@ def test_ctrl_c_is_a_result(ctrl_c):
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+@pytest.mark.by_day(None)
 def test_ctrl_c_without_anybody_watching(ctrl_c):
     """A signal from outside, in the middle of a minimisation that would take for ever."""
     x, slow = tf.Variable(1.0, dtype=tf.float64), tf.constant(np.random.default_rng(0).normal(size=(700, 700)))
@@ -138,6 +139,7 @@ def test_a_checkpoint_goes_on_to_the_same_bits(tmp_path):
     assert fit(checkpoint=file).x.tobytes() == whole.x.tobytes(), "it has converged, and stays so"
 
 
+@pytest.mark.by_day(None)
 def test_a_checkpoint_of_another_problem_is_refused(tmp_path):
     x = tf.Variable([1.0, 1.0], dtype=tf.float64)
     problem = LeastSquaresProblem(lambda y: x * x[0] - y, x, checkpoint=tmp_path / "run", max_steps=1)
@@ -150,6 +152,7 @@ def test_a_checkpoint_of_another_problem_is_refused(tmp_path):
         other.solve(np.array([1.0, 3.0]))
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("window", [1, 3])
 def test_a_checkpoint_that_has_converged_is_refused_for_other_residuals(tmp_path, window):
     file, away = tmp_path / "run", tf.constant([0.0, 0.1], tf.float64)
@@ -166,6 +169,7 @@ def test_a_checkpoint_that_has_converged_is_refused_for_other_residuals(tmp_path
     assert again.x.tobytes() == ended.x.tobytes() and (again.steps, again.jacobians) == (ended.steps, ended.jacobians)
 
 
+@pytest.mark.by_day(None)
 def test_a_checkpoint_knows_its_equations_again_wherever_the_variables_are(tmp_path):
     """Given as a function, they are read off its Jacobian."""
     equation = lambda x: 0.7 * x[0] + 0.3 * x[1] ** 2 / x[1] - 2.2 * away  # noqa: E731

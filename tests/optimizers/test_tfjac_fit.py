@@ -54,6 +54,7 @@ def test_it_ends_at_the_minimum_of_scipy():
     assert model.optimizer.steps_per_batch > 1 and len(history.history["loss"]) < 100
 
 
+@pytest.mark.by_day(None)
 def test_summed_batches_take_the_same_steps():
     with floating("float64"):
         models, histories = [mlp(), mlp()], []
@@ -65,6 +66,7 @@ def test_summed_batches_take_the_same_steps():
     assert models[1].optimizer.memory == "epoch"
 
 
+@pytest.mark.by_day(None)
 def test_the_best_weights_by_validation_are_restored():
     model = mlp(units=30)
     history = tfjac.fit(model, X, Y, validation_split=1 / 3, patience=5)
@@ -86,6 +88,7 @@ def test_a_compiled_model_keeps_what_it_has():
     np.testing.assert_allclose(history.history["loss"][-1], expected, rtol=1e-4)
 
 
+@pytest.mark.by_day(None)
 def test_data_sets_unbuilt_models_and_weights():
     weights = np.arange(90) % 3
     whole, summed = mlp(inputs=False), mlp(inputs=False)
@@ -97,6 +100,7 @@ def test_data_sets_unbuilt_models_and_weights():
     np.testing.assert_allclose(first, second, rtol=0.3)
 
 
+@pytest.mark.by_day(one_in=3)
 @pytest.mark.parametrize("options", [{}, {"validation_split": 0.2}, {"batch_size": 30}])
 def test_lists_stand_for_several_inputs_and_outputs_as_in_keras(options):
     def fitted(kind):
@@ -189,6 +193,7 @@ def test_small_batches_are_warned_of_once():
     assert warned(lambda: model.fit(X, Y, verbose=0))[0] == []
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize(
     "options",
     [
@@ -239,6 +244,7 @@ def test_moving_statistics_are_those_of_all_examples():
     np.testing.assert_allclose(min(history.history["val_loss"]), inside, rtol=1e-8)
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize(
     ("momentum", "epochs", "warns"), [(0.99, 2, True), (0.9, 2, True), (0.9, 50, False), (0.0, 2, False)]
 )
@@ -250,6 +256,7 @@ def test_moving_statistics_that_stay_behind_are_named(momentum, epochs, warns):
     assert bool([text for text in said if "BatchNormalization(momentum=0.0)" in text]) is warns
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("options", [{}, {"steps_per_execution": 2}])
 @pytest.mark.parametrize("assigns", [True, False])
 def test_weights_that_a_layer_assigns_are_named(options, assigns):

@@ -29,6 +29,7 @@ class _Press(keras.callbacks.Callback):
             os.kill(os.getpid(), signal.SIGINT)
 
 
+@pytest.mark.by_day(one_in=3)
 @pytest.mark.parametrize("where", ["targets", "inputs", "weights"])
 def test_a_validation_loss_that_is_nan_is_no_lowest_one(where):
     model, x, y = mlp(), X[60:], Y[60:]
@@ -112,6 +113,7 @@ def test_negative_weights_are_named():
         model.fit(X, Y, batch_size=90, sample_weight=weights, verbose=0)
 
 
+@pytest.mark.by_day(one_in=3)
 @pytest.mark.parametrize(("size", "said"), [(40, True), (45, False), (90, False)])
 def test_batches_of_several_sizes_under_xla_are_said(size, said):
     model = mlp(units=2)

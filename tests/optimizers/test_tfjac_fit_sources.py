@@ -50,6 +50,7 @@ def _weights(model):
     return np.concatenate([weight.ravel() for weight in model.get_weights()])
 
 
+@pytest.mark.by_day(one_in=4)
 @pytest.mark.parametrize(
     ("source", "validated"), [*((each, False) for each in SOURCES), ("filter", True), ("PyDataset", True)]
 )
@@ -91,6 +92,7 @@ def _autoencoder():
     return keras.Model(inputs, Reconstruction()([keras.layers.Dense(4, use_bias=False)(code), inputs]))
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize(
     "source",
     [lambda: X, lambda: tf.data.Dataset.from_tensor_slices(X).batch(SIZE), lambda: _Batches(X)],
@@ -132,6 +134,7 @@ def test_sources_that_do_not_do_are_refused(x, message):
         tfjac.fit(mlp(), x)
 
 
+@pytest.mark.by_day(one_in=3)
 @pytest.mark.parametrize(
     ("given", "said"),
     [
@@ -151,6 +154,7 @@ def test_the_plan_says_how_examples_are_taken(given, said):
     assert history.status is tfjac.Status.MAX_STEPS and len(history.history["loss"]) <= 2
 
 
+@pytest.mark.by_day(one_in=3)
 @pytest.mark.parametrize("options", [{}, {"validation_split": 0.2}, {"batch_size": 25}], ids=" ".join)
 def test_the_same_start_gives_the_same_weights(options):
     models = mlp(), mlp()

@@ -25,6 +25,7 @@ def network_and_residuals(widths, examples, steps):
     return [variable.value for variable in model.trainable_variables], residuals
 
 
+@pytest.mark.by_day(one_in=4)
 @pytest.mark.parametrize("steps", [0, 5])
 @pytest.mark.parametrize(("widths", "examples"), [((8, 30, 20, 1), 2000), ((20, 60, 40, 3), 200)])
 def test_share_of_what_an_exact_step_gains(widths, examples, steps):

@@ -53,6 +53,7 @@ def by_minimize(residuals, b):
 by_minimize.optimizers = {}
 
 
+@pytest.mark.by_day(one_in=12)
 @pytest.mark.parametrize(
     "place, minimum",
     zip(PLACES, itertools.cycle([by_least_squares, by_minimize])),
@@ -90,6 +91,7 @@ def test_captured_tensors_are_data(minimum, traces):
     assert len(traces) == 1
 
 
+@pytest.mark.by_day(None)
 def test_arguments_are_data(traces):
     """In any nest; floating-point numbers and arrays take the dtype of the variables."""
     b, optimizer = tf.Variable(0.0), LevenbergMarquardt(NielsenDamping(1e-9))
@@ -107,6 +109,7 @@ def test_arguments_are_data(traces):
     assert len(traces) == 2
 
 
+@pytest.mark.by_day(None)
 def test_arguments_and_what_else_the_function_reads(traces):
     b, space = start(), types.SimpleNamespace(scale=1.0)
 
@@ -152,6 +155,7 @@ def test_a_problem_is_traced_by_signature(traces):
         tfjac.LeastSquaresProblem(residuals, b, tolerance=1e-3)
 
 
+@pytest.mark.by_day(None)
 def test_a_problem_inside_of_a_function():
     b = start()
     problem = tfjac.LeastSquaresProblem(lambda y: b - y, b)
@@ -161,6 +165,7 @@ def test_a_problem_inside_of_a_function():
         np.testing.assert_allclose(found, np.mean(values), rtol=1e-9)
 
 
+@pytest.mark.by_day(None)
 def test_another_option_is_another_trace_and_how_many_steps_there_may_be_is_none(traces):
     b, options = start(), ({}, {"ftol": 1e-4}, {"damping": NielsenDamping(0.5)}, {"jit_compile": True})
     for count, option in enumerate(options, 1):
@@ -190,6 +195,7 @@ def test_a_constraint_may_depend_on_anything():
         assert tfjac.least_squares(lambda: b.value - 5.0, b).x == pytest.approx(limit)
 
 
+@pytest.mark.by_day(None)
 def test_other_variables_are_another_trace():
     one, two = tf.Variable(1.0, dtype=tf.float64), tf.Variable(2.0, dtype=tf.float64)
 
@@ -201,6 +207,7 @@ def test_other_variables_are_another_trace():
     np.testing.assert_allclose(tfjac.least_squares(residuals, two).x, expected)
 
 
+@pytest.mark.by_day(None)
 @pytest.mark.usefixtures("others_frozen")
 def test_functions_and_variables_are_not_kept_alive():
     def fit():
@@ -255,6 +262,7 @@ def test_variables_of_functions_that_are_not_called_again_are_not_kept_alive():
     assert [reference() for reference in references] == [None] * 4
 
 
+@pytest.mark.by_day(None)
 @pytest.mark.usefixtures("others_frozen")
 def test_traces_of_new_functions_do_not_pile_up(monkeypatch):
     """As many graphs after many fits as after a few."""

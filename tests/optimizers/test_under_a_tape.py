@@ -28,6 +28,7 @@ FITS = {
 }
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("persistent", [False, True])
 @pytest.mark.parametrize("name", FITS)
 def test_fits_beside_what_is_recorded(name, persistent):

@@ -146,6 +146,7 @@ def step_in_numpy(model, x, y, weights=None, penalty=0.0, initial=1e-2):
 CG = ConjugateGradientSolver(tolerance=1e-12, max_iterations=500)
 
 
+@pytest.mark.by_day("values")
 @pytest.mark.parametrize("solver", ["auto", "cholesky", "kernel", "qr", "svd", "lsmr", CG])
 @pytest.mark.parametrize("outputs", [1, 2])
 def test_a_step_is_that_of_numpy(solver, outputs):
@@ -158,6 +159,7 @@ def test_a_step_is_that_of_numpy(solver, outputs):
     np.testing.assert_allclose(found, expected, rtol=2e-5, atol=2e-5 * np.abs(expected).max())
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("options", [{}, {"verify": True}, {"jit_compile": True}, {"gram_dtype": "float64"}])
 def test_a_step_with_weights_and_a_penalty_is_that_of_numpy(options):
     weights = RNG.uniform(0.5, 2, size=96)
@@ -233,6 +235,7 @@ def test_a_training_does_not_depend_on_the_unit(kind, monkeypatch):
     assert np.mean((one - (3 + 5 * Y)) ** 2) < 0.2 * 25
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("kind", ["small", "large"])
 @pytest.mark.parametrize(("offset", "size"), [(0, 78), (120, 7), (40, 1)])
 def test_plain_fit_takes_targets_as_they_are(kind, offset, size):
@@ -245,6 +248,7 @@ def test_plain_fit_takes_targets_as_they_are(kind, offset, size):
     assert model.evaluate(x, offset + size * y, batch_size=384, verbose=0) / size**2 < 0.05
 
 
+@pytest.mark.by_day(one_in=3)
 @pytest.mark.parametrize("kind", ["small", "large"])
 @pytest.mark.parametrize("last", ["softplus", "relu"])
 @pytest.mark.parametrize(("offset", "size"), [(300, 78), (20, 1)])
@@ -272,6 +276,7 @@ def test_a_last_layer_with_a_constraint(constraint):
     assert constraint is not keras.constraints.NonNeg or model.layers[-1].kernel.numpy().min() >= 0
 
 
+@pytest.mark.by_day(None)
 def test_a_training_goes_on_from_where_it_was_saved(tmp_path):
     def fitted(epochs, model=None):
         model = model or mlp()
@@ -344,6 +349,7 @@ print(json.dumps(found))
 """
 
 
+@pytest.mark.by_day(None)
 def test_replicas_take_the_steps_of_one_device():
     found = run_alone(REPLICAS)
     for kind, name in (("gram", "FadingModel"), ("factors", "KroneckerMemory")):

@@ -18,6 +18,7 @@ MINIMA = {
 }
 
 
+@pytest.mark.by_day("values")
 @pytest.mark.parametrize("name", MINIMA)
 @pytest.mark.parametrize("start", [2.0, -7.0])
 @pytest.mark.parametrize("damping", [None, "radius", "nielsen"])
@@ -146,6 +147,7 @@ STARTS_WITHOUT_GRADIENT = {
 }
 
 
+@pytest.mark.by_day("values")
 @pytest.mark.parametrize("name", STARTS_WITHOUT_GRADIENT)
 @pytest.mark.parametrize("in_function", [False, True])
 def test_a_start_at_a_maximum_or_a_saddle_is_named(name, in_function):
@@ -175,6 +177,7 @@ def test_a_minimum_or_a_plateau_of_zero_gradient_has_converged():
     assert least_squares(lambda: x**2 - 1.0, x, fixed=True).status is Status.GRADIENT_TOLERANCE
 
 
+@pytest.mark.by_day("values")
 @pytest.mark.parametrize("options", [{}, {"bounds": (0.0, 3.0)}, {"chunk_size": 2}])
 @pytest.mark.parametrize("in_function", [False, True])
 def test_so_are_many_fits_that_start_there(options, in_function):

@@ -39,6 +39,7 @@ CONDITIONS = {
 }
 
 
+@pytest.mark.by_day(one_in=3)
 @pytest.mark.parametrize("name", CONDITIONS)
 @pytest.mark.parametrize("in_function", [False, True])
 def test_of_one_fit(name, in_function):
@@ -60,6 +61,7 @@ def test_compiled_by_xla():
     assert bool(found.success)
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("loss", [None, "huber"])
 @pytest.mark.parametrize("in_function", [False, True])
 def test_of_many_fits(loss, in_function):
@@ -85,6 +87,7 @@ def test_of_many_fits_for_all_only_and_in_turn():
         np.testing.assert_allclose(v.numpy()[:, 0] ** 2, [0, 3, 0, 0, 0], atol=1e-12)
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.filterwarnings("ignore:tfjac. residuals returned a single number")
 @pytest.mark.parametrize("kind", ["sphere", "quaternion"])
 def test_on_manifolds(kind):

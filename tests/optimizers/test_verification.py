@@ -69,6 +69,7 @@ class ShiftedTwice(keras.layers.Layer):
         return tf.nn.softmax(tf.concat([x, x + 1.0], axis=-1))
 
 
+@pytest.mark.by_day(one_in=6)
 @pytest.mark.parametrize("seed", [0, 1, 2])
 @pytest.mark.parametrize(
     "stack",
@@ -101,6 +102,7 @@ def test_error_in_fit_names_the_variable(broken):
         fit()
 
 
+@pytest.mark.by_day(None)
 @pytest.mark.unverified("first it solves what is broken")
 def test_error_in_least_squares_under_the_switch(broken, monkeypatch):
     variables = [tf.Variable(RNG.normal(size=(3, 2))), tf.Variable(np.zeros(2), name="offset")]
@@ -158,6 +160,7 @@ def test_the_switch(monkeypatch):
         LevenbergMarquardt(verify="yes")
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("size", [5.0, 25.0])
 def test_a_classifier_that_is_sure_of_itself(size):
     """Where labels are met, what is left of them is rounding, beside which the gradient is small."""

@@ -104,6 +104,7 @@ def test_after_an_exception_in_a_callback_it_is_at_the_best_point():
     np.testing.assert_allclose(np.sum(np.square(rosenbrock(X.numpy()))) / 2, best, rtol=1e-12)
 
 
+@pytest.mark.by_day(None)
 def test_in_a_graph():
     @tf.function(jit_compile=True)
     def run():

@@ -122,6 +122,7 @@ def runs(tmp_path_factory):
     return one, died, resumed
 
 
+@pytest.mark.by_day(None)
 def test_as_in_one_process_after_a_worker_died(runs):
     one, _, resumed = runs
     for each in resumed:
@@ -130,6 +131,7 @@ def test_as_in_one_process_after_a_worker_died(runs):
     assert resumed[0]["state"] == resumed[1]["state"]
 
 
+@pytest.mark.by_day(None)
 def test_the_others_fail_where_a_worker_dies(runs):
     _, (survivor, dead), _ = runs
     assert dead is None
@@ -138,6 +140,7 @@ def test_the_others_fail_where_a_worker_dies(runs):
     assert seconds < 120
 
 
+@pytest.mark.by_day(None)
 def test_solvers_that_need_all_rows_are_refused(runs):
     _, _, (first, second) = runs
     assert first["refusals"] == second["refusals"]

@@ -28,6 +28,7 @@ def bits(model):
     return [weight.tobytes() for weight in model.get_weights()]
 
 
+@pytest.mark.by_day(None)
 def test_backup_and_restore_goes_on_as_if_never_stopped(tmp_path):
     class Crash(callbacks.Callback):
         def on_epoch_end(self, epoch, logs=None):
@@ -64,6 +65,7 @@ def test_freezing_in_the_middle_needs_another_optimizer():
     assert model.layers[0].get_weights()[0].tobytes() == frozen and model.optimizer.num_accepted
 
 
+@pytest.mark.by_day(None)
 def test_a_second_compile_goes_on_with_the_optimizer_and_a_second_model_cannot_have_it():
     through, twice = compiled(), compiled()
     expected = fit(through, 5)["loss"]

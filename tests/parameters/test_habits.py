@@ -110,6 +110,7 @@ def wave(x, size, frequency):
     return size * tf.sin(frequency * x)
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("method", ["nelder", "powell", "differential_evolution", "dual_annealing"])
 def test_searches_leave_a_poor_start(method):
     params = tfjac.Parameters(

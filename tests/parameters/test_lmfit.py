@@ -129,6 +129,7 @@ INTERVALS = {
 }
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("name", INTERVALS)
 def test_confidence_intervals_by_profiles(name):
     params, curve, sigmas = INTERVALS[name]
@@ -146,6 +147,7 @@ def test_confidence_intervals_by_profiles(name):
         np.testing.assert_allclose(fit.values[parameter], best, rtol=1e-5)
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("way", ["ties", "together"])
 def test_several_data_sets(way):
     x, sets = data("several_data_sets")

@@ -72,6 +72,7 @@ def test_masks_x_of_each_fit_starts_and_parameters_that_are_held():
     np.testing.assert_array_equal(held.standard_errors()["half"], 0.0)
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("loss", ["huber", "cauchy"])
 def test_errors_of_robust_fits(loss):
     """Huber's: Σψ²/(rows − p)/(Σψ′/rows)² (JᵀJ)⁻¹, by hand."""

@@ -50,6 +50,7 @@ def test_formulas(name):
     np.testing.assert_allclose(model(X, **values), curve, rtol=1e-12, atol=1e-14)
 
 
+@pytest.mark.by_day(one_in=4)
 @pytest.mark.parametrize("name", CURVES)
 def test_fits_from_guesses(name):
     model, values, curve = CURVES[name]

@@ -10,6 +10,8 @@ import tensorflow as tf
 import tfjac
 from tfjac.parameters.expressions import parsed
 
+pytestmark = pytest.mark.core
+
 VALUES = {"a": 0.3, "b": -1.7, "c2": 2.5}
 
 TEXTS = {

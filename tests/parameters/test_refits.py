@@ -86,6 +86,7 @@ def test_a_better_fit_that_shows_on_the_way_is_told():
         fit.conf_interval(["rate", "offset"], sigmas=[0.5, 2], max_steps=1)
 
 
+@pytest.mark.by_day(None)
 def test_one_parameter_alone_has_the_interval_of_the_linear_model():
     fit = tfjac.curve_fit(lambda x, a: a * x, X, Y, p0=tfjac.Parameters(a=1.0))
     found = fit.conf_interval(sigmas=[0.95])["a"][0]
@@ -109,6 +110,7 @@ def test_profiles_of_what_has_none():
 # ------------------------------------------------------------------ bootstrap
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("kind", ["residuals", "pairs"])
 def test_bootstrap_is_a_loop_of_fits_of_data_drawn_again(kind):
     fit, count = fitted(params(half="log(2)/rate"), ftol=1e-13, xtol=1e-13), 30  # as many as there are data
@@ -195,6 +197,7 @@ def test_residuals_are_drawn_from_those_with_the_same_loss():
     assert again.failed < 10 and again.standard_errors()["amplitude"] < 0.2
 
 
+@pytest.mark.by_day(None)
 def test_bootstrap_with_a_covariance_matrix():
     covariance = 0.05**2 * np.exp(-np.abs(X[:, None] - X) / 0.2)
     fit = fitted(sigma=covariance)
@@ -219,6 +222,7 @@ def waves_from(value):
     return tfjac.Parameters({name: {"value": value, "min": low, "max": high} for name, (low, high) in RANGES.items()})
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("way", ["curve_fit", "least_squares"])
 def test_many_starts_find_the_basin_that_one_misses(way, tmp_path):
     given = waves_from(0.7)

@@ -32,6 +32,7 @@ def model_of(case):
     return getattr(models, name)(*arguments)
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("case", CASES)
 def test_values_and_derivatives_are_lmfits(case):
     model, given = model_of(case), CASES[case]
@@ -55,6 +56,7 @@ def test_derived_quantities_are_lmfits(case):
 HELD = {"thermal_distribution": "center", "breit_wigner": None}
 
 
+@pytest.mark.by_day(one_in=3)
 @pytest.mark.parametrize("case", CASES)
 def test_fits_from_guesses_reach_the_truth(case):
     if case == "expression":

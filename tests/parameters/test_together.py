@@ -57,6 +57,7 @@ def joined(v, whiten):
     return np.concatenate([matrix @ each for matrix, each in zip(whiten, left)])
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("absolute", [False, True])
 @pytest.mark.parametrize("kind", ["deviations", "covariance"])
 def test_deviations_as_they_are_and_covariances(kind, absolute):

@@ -100,6 +100,7 @@ def test_a_report_says_what_a_training_would_cost():
     assert privacy.report(0.0, 0.1, 3, 1e-5).epsilon == math.inf
 
 
+@pytest.mark.by_day(None)
 def test_little_noise_takes_no_more_memory():
     """A grid of one distance for all σ would take 38 GB for σ = 0.001."""
     found = [privacy.epsilon(noise, 0.1, 10, 1e-5) for noise in (0.1, 1e-3, 1e-5)]

@@ -100,6 +100,7 @@ def test_what_all_values_decide_is_refused(name):
         clipped_sum(MIXED[name], *data())
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("name", APART)
 def test_what_they_do_not_decide_is_bounded_by_the_norm(name):
     x, lengths, weights = data()

@@ -132,6 +132,7 @@ def one_step(model, x, y, batch_size=N, **fit):
     return [a - b for a, b in zip(before, weights_of(model))]
 
 
+@pytest.mark.by_day(one_in=3)
 @pytest.mark.parametrize("jit_compile", [False, True])
 @pytest.mark.parametrize("name", MODELS)
 def test_a_step_is_the_mean_of_the_clipped_gradients(name, jit_compile):
@@ -258,6 +259,7 @@ def test_a_saved_model_goes_on_without_the_seed(tmp_path):
     assert again.optimizer.steps == 3
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("way", ["weights", "checkpoint"])
 def test_noise_is_another_one_if_an_earlier_state_is_restored(tmp_path, way):
     """Else the difference of two steps from one state, on other data, would have no noise."""

@@ -70,6 +70,7 @@ def flat(model):
     return np.concatenate([v.numpy().ravel() for v in model.trainable_variables])
 
 
+@pytest.mark.by_day(one_in=3)
 @pytest.mark.parametrize("name", CASES)
 def test_the_weight_of_a_row_counts_for_all_its_positions(name):
     x, y, layers, outputs, loss, losses = CASES[name]

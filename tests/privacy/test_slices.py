@@ -35,6 +35,7 @@ def _expected(model, x, y, clip=CLIP):
     return [clipped + plain for clipped, plain in zip(clipped_mean(rows, clip)[0], of_weights)]
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("name", MODELS)
 def test_a_step_by_slices_is_the_mean_of_the_clipped_gradients(name, loops):
     model = compiled(name, batch_size=N)

@@ -9,6 +9,8 @@ from tests.rules.recording import FACTS, TABLES, answering, op_types
 from tests.rules.running import check, check_mixes
 from tfjac.jacobians.factors.uses import ROWS_OF_WEIGHT
 
+pytestmark = pytest.mark.core
+
 SIDE_BY_SIDE = 20
 ONLY_REFUSED = {"row": {"While", "StatelessWhile", "If", "StatelessIf", "Case", "StatelessCase"}}
 """What a table is there to refuse, as cases of mixing show."""
