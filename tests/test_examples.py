@@ -3,6 +3,7 @@
 import importlib.util
 import itertools
 import pathlib
+import re
 
 import matplotlib.image
 import numpy as np
@@ -247,4 +248,6 @@ def test_named_parameters_reach_certified_values_and_other_basins(load, tmp_path
     one, best = found["costs"]
     assert best < one / 50
     assert matplotlib.image.imread(plot).std() > 0.05  # something was drawn
-    assert "40 starts, 40 converged" in capsys.readouterr().out
+    told = re.search(r"40 starts, (\d+) converged(?s:.*) (\d+) +0  ", capsys.readouterr().out)
+    converged, at_bound = map(int, told.groups())
+    assert converged + at_bound == 40 and at_bound > 0  # where the amplitude is zero the shift leads farther down
