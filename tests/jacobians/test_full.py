@@ -164,6 +164,23 @@ def test_diagonal_blocks_keep_what_is_not_finite_apart():
     np.testing.assert_array_equal(block[:, 0, :, 0], [[np.inf, 0.0], [0.0, 0.25]])
 
 
+def test_an_infinite_slope_of_what_does_not_change_is_zero():
+    """(x / c)^b and √(cx) are zero at x = 0 whatever c is: TensorFlow's gradient by c is ∞ · 0 there."""
+    x, weights = tf.constant([0.0, 0.5, 2.0], tf.float64), tf.Variable([2.0, 0.5, 3.0], dtype=tf.float64)
+    by_hand = [[0, 0, 0]]
+    for each in (0.5, 2.0):
+        root, log = np.sqrt(each / 3), np.log(each / 3)
+        by_hand.append([root, 2 * root * log, -root / 3 + np.sqrt(each / 3) / 2])
+
+    def y():
+        return weights[0] * (x / weights[2]) ** weights[1] + tf.sqrt(weights[2] * x)
+
+    found = tf.function(lambda: tfjac.jacobian(y(), weights))()
+    np.testing.assert_allclose(found, by_hand, atol=1e-12)
+    np.testing.assert_allclose(tfjac.per_example_jacobian(lambda: y()[:, None], weights)[:, 0], by_hand, atol=1e-12)
+    np.testing.assert_allclose(tfjac.vjp(y, weights, tf.ones([3], tf.float64)), np.sum(by_hand, axis=0), atol=1e-12)
+
+
 @pytest.mark.core
 def test_empty_batch(x):
     model = networks.normalised()

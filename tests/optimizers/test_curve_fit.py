@@ -240,3 +240,14 @@ def test_the_gradient_of_robust_losses_and_priors(loss):
 
 def test_maxfev_of_zero_is_the_default():
     same(tfjac.curve_fit(decay, X, Y, maxfev=0), tfjac.curve_fit(decay, X, Y), 1e-9)
+
+
+@pytest.mark.parametrize("p0", [[0, 1, 1, 2], [0, 0.5, 1, 2]])
+def test_a_dose_response_beside_a_dose_of_zero(p0):
+    dose = np.repeat([0, 0.1, 0.5, 1, 5, 10, 50.0], 2)
+
+    def response(x, low, slope, middle, high):
+        return high + (low - high) / (1 + (x / middle) ** slope)
+
+    measured = response(dose, 0.1, 0.8, 3.0, 2.0) + 0.01 * np.sin(37 * np.arange(14))
+    same(tfjac.curve_fit(response, dose, measured, p0=p0), scipy.optimize.curve_fit(response, dose, measured, p0=p0))

@@ -5,6 +5,7 @@ gradient of every op that has one with finite differences.
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import NoReturn
 
@@ -20,7 +21,16 @@ from tfjac.ops._library import register_gradient
 from tfjac.types import Tensor
 
 
-def _always(op: tf.Operation, ops: Iterable[tf.Operation]) -> bool:
+class Differentiated(tuple[tf.Operation, ...]):
+    """The ops that are differentiated, inputs before consumers."""
+
+    @functools.cached_property
+    def types(self) -> frozenset[str]:
+        """Their types."""
+        return frozenset(op.type for op in self)
+
+
+def _always(op: tf.Operation, ops: Differentiated) -> bool:
     return True
 
 
@@ -30,7 +40,7 @@ class Gradient:
 
     Attributes:
         function: `(op, *cotangents)`, which gives the gradients, one per input.
-        when: function `(op, ops)` that returns whether it does so for `op`; `ops` are those that are differentiated.
+        when: function `(op, ops)` that returns whether it does so for `op`, given what is `Differentiated`.
         name: by which TensorFlow knows it; made of the type where left out.
     """
 
@@ -43,9 +53,7 @@ class Gradient:
         return self.name or f"Tfjac{op_type}"
 
 
-def differentiated_as(
-    expression: Callable, when: Callable[[tf.Operation, Sequence[tf.Operation]], bool] = _always
-) -> Gradient:
+def differentiated_as(expression: Callable, when: Callable[[tf.Operation, Differentiated], bool] = _always) -> Gradient:
     """Return the `Gradient` of an expression `(op, *inputs)` that equals the outputs of `op`."""
 
     def of_expression(op: tf.Operation, *cotangents: Tensor | None) -> list[Tensor | None]:
@@ -106,6 +114,7 @@ def mend(ops: Sequence[tf.Operation], sources: Iterable[Tensor] | None = None) -
         LookupError: for an op that TensorFlow differentiates wrongly by an input that gradients reach from the sources.
             Those that are refused whatever the input raise once a gradient passes.
     """
+    ops = Differentiated(ops)
     for op in ops:
         facts = facts_of(op)
         found = facts.gradient

@@ -1,6 +1,6 @@
 """Ops that act element by element, with broadcasting."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from tfjac.graph.examples.index_maps import (
     labelled_sizes,
 )
 from tfjac.graph.facts import declare, facts_of
-from tfjac.graph.gradients.mending import TAKEN_FOR_CONSTANT, Gradient, differentiated_as
+from tfjac.graph.gradients.mending import TAKEN_FOR_CONSTANT, Differentiated, Gradient, differentiated_as
 from tfjac.graph.op_facts.reductions import MEAN
 from tfjac.graph.reading.static_values import of_inputs
 from tfjac.graph.reading.symbolic_sizes import Size, SymbolicSizes, of_first
@@ -45,6 +45,9 @@ DECISIONS = """
     NotEqual OnesLike ZerosLike
 """
 """Values pass through these, gradients do not."""
+
+_STEEP = frozenset({"Acos", "Acosh", "Asin", "Pow", "Sqrt"})
+"""Types of ops whose slope may be infinite where they are not."""
 
 _OF_COTANGENT_FIRST = "EluGrad LeakyReluGrad Relu6Grad ReluGrad SeluGrad SoftplusGrad"
 _OF_COTANGENT_SECOND = "SigmoidGrad TanhGrad"
@@ -123,7 +126,7 @@ def _cast(output: Tensor, value_of: Callable[[Tensor], Any]) -> Array | None:
 # -------------------------------------------------------------------------------- gradients, conversions to many slices
 
 
-def _is_mean_in_a_gradient(op: tf.Operation, ops: Iterable[tf.Operation]) -> bool:
+def _is_mean_in_a_gradient(op: tf.Operation, ops: Differentiated) -> bool:
     """Whether `op` stops the gradient of the mean of a variance, and `ops` hold the gradient of that variance.
 
     `tf.nn.moments` computes the variance as the mean of (x − stop_gradient(mean))². That is right in first derivatives,
@@ -141,7 +144,34 @@ def _passed_on(op: tf.Operation, cotangent: Tensor) -> Tensor:
     return cotangent
 
 
-def _is_complex(op: tf.Operation, ops: Iterable[tf.Operation]) -> bool:
+def _meets_steep_ones(op: tf.Operation, ops: Differentiated) -> bool:
+    """Whether what flows back to a product or quotient may be infinite. Where its slope is zero, it changes nothing.
+
+    (x / c)^b is zero at x = 0 for all c. TensorFlow's gradient by c is ∞ · 0 there if b is less than one, and so NaN.
+    """
+    x, y = op.inputs
+    return x is not y and x.dtype.is_floating and not ops.types.isdisjoint(_STEEP)
+
+
+def _gradient_of_product(op: tf.Operation, cotangent: Tensor) -> list[Tensor]:
+    x, y = op.inputs
+    return _by_slopes(op, cotangent, (y, x))
+
+
+def _gradient_of_quotient(op: tf.Operation, cotangent: Tensor) -> list[Tensor]:
+    x, y = op.inputs
+    return _by_slopes(op, cotangent, (1 / y, -x / y / y))
+
+
+def _by_slopes(op: tf.Operation, cotangent: Tensor, slopes: Sequence[Tensor]) -> list[Tensor]:
+    """Return the cotangent times each slope, zero where that is, summed where the input is repeated."""
+    sizes = [tf.shape(each) for each in op.inputs]
+    repeated = tf.raw_ops.BroadcastGradientArgs(s0=sizes[0], s1=sizes[1])
+    parts = [tf.math.multiply_no_nan(cotangent, slope) for slope in slopes]
+    return [tf.reshape(tf.reduce_sum(part, axis), size) for part, axis, size in zip(parts, repeated, sizes)]
+
+
+def _is_complex(op: tf.Operation, ops: Differentiated) -> bool:
     return op.outputs[0].dtype.is_complex
 
 
@@ -152,7 +182,7 @@ def _is_of_stopped_mean(op: tf.Operation) -> bool:
     return mean is not stop and mean.type == MEAN and mean.inputs[0] is op.inputs[0]
 
 
-def _is_complex_or_of_stopped_mean(op: tf.Operation, ops: Iterable[tf.Operation]) -> bool:
+def _is_complex_or_of_stopped_mean(op: tf.Operation, ops: Differentiated) -> bool:
     return op.outputs[0].dtype.is_complex or _is_of_stopped_mean(op)
 
 
@@ -240,7 +270,9 @@ declare(
     value=of_inputs(np.multiply),
 )
 declare("MulNoNan", linear="in each", multiplies=True)
+declare("Mul", gradient=Gradient(_gradient_of_product, when=_meets_steep_ones))
 declare("Div RealDiv", arithmetic="quotient", linear="in the first")
+declare("Div RealDiv", gradient=Gradient(_gradient_of_quotient, when=_meets_steep_ones))
 declare("DivNoNan", linear="in the first")
 declare("CheckNumerics CheckNumericsV2", linear="in the first", repeatable=True)
 declare(f"{SELECT} {SELECT_V2}", linear="in all", vanishes="where all do", value=of_inputs(np.where))

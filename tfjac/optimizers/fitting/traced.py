@@ -168,7 +168,9 @@ class TracedMinimisation:
         problem = Problem(self.residuals, run.flat, self._settings)
         if has_converged(run.progress.outcome.status):
             way, box = self._way(run, problem), problem.box(run.invariants)
-            if np.any(unseen(run.progress.shares, *way, box)) and self._look("falls", run, problem):
+            with arrays.quiet():
+                doubtful = np.any(unseen(run.progress.shares, *way, box))
+            if doubtful and self._look("falls", run, problem):
                 run.stop(Status.NOT_A_MINIMUM)
         elif run.stalled and sees_vanished(problem):
             found = self._look("vanished", run, problem)
