@@ -30,14 +30,8 @@ demo: native  ## train a plain Keras model with Levenberg-Marquardt, next to Ada
 check: lint  ## a verdict in two minutes: lint, types, and the fast core of the tests
 	$(RUN) -m pytest $(NATIVE_FLAGS) -q -n 2 --dist loadfile -m "core and not nightly"
 
-# TensorFlow does not free all that it compiles: 5,000 tests leave 20 GB in the processes that ran them. So there are two
-# runs, and both take place where the first one fails.
-test: lint $(FOR_BENCH)  ## lint, types, and the whole test suite
-	@failed=0; \
-	for part in --ignore=tests/optimizers tests/optimizers; do \
-	  echo "pytest $$part"; \
-	  $(RUN) -m pytest $(NATIVE_FLAGS) $(PYTEST_FLAGS) --durations=25 $$part || failed=1; \
-	done; exit $$failed
+test: lint $(FOR_BENCH)  ## lint, types, and the tests of the day
+	$(RUN) -m pytest $(NATIVE_FLAGS) $(PYTEST_FLAGS) --durations=25
 
 # An environment for each minor version of TensorFlow, beside .venv; libraries for several lie side by side, too.
 TF ?= 2.18

@@ -119,11 +119,12 @@ class Outcome(NamedTuple):
 
     def in_units(self, unit: Tensor) -> "Outcome":
         """Return what it is of residuals that were measured in a unit; of a cost that is out of range, NOT_FINITE."""
-        square = arrays.square(unit)
-        cost = self.cost * square
+        with arrays.quiet():
+            square = arrays.square(unit)
+            cost, gradient_norm = self.cost * square, self.gradient_norm * square
         lost = arrays.is_finite(self.cost) & ~arrays.is_finite(cost) & ~self.success
         status = arrays.where(lost, int(Status.NOT_FINITE), self.status)
-        return self._replace(cost=cost, gradient_norm=self.gradient_norm * square, status=status)
+        return self._replace(cost=cost, gradient_norm=gradient_norm, status=status)
 
     @property
     def success(self) -> Tensor:
