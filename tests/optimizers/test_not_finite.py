@@ -13,7 +13,7 @@ TRUTH = np.array([0.1, 3.0, 2.0, 1.3])
 
 
 class Loop(TrustRegionDamping):
-    """The default, under another name: the op does not know it."""
+    """A damping that a user has made, like the default."""
 
 
 def response(dose, low, high, middle, slope):

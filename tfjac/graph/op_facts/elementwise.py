@@ -165,9 +165,11 @@ def _gradient_of_quotient(op: tf.Operation, cotangent: Tensor) -> list[Tensor]:
 
 def _by_slopes(op: tf.Operation, cotangent: Tensor, slopes: Sequence[Tensor]) -> list[Tensor]:
     """Return the cotangent times each slope, zero where that is, summed where the input is repeated."""
+    parts = [tf.math.multiply_no_nan(cotangent, slope) for slope in slopes]
+    if op.inputs[0].shape.is_fully_defined() and op.inputs[0].shape == op.inputs[1].shape:
+        return parts
     sizes = [tf.shape(each) for each in op.inputs]
     repeated = tf.raw_ops.BroadcastGradientArgs(s0=sizes[0], s1=sizes[1])
-    parts = [tf.math.multiply_no_nan(cotangent, slope) for slope in slopes]
     return [tf.reshape(tf.reduce_sum(part, axis), size) for part, axis, size in zip(parts, repeated, sizes)]
 
 
