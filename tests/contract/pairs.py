@@ -26,20 +26,16 @@ def cases():
 
 @functools.cache
 def by_day():
-    """Return the set of cases that are run every time: each pair of values once, where none takes long, in little time.
+    """Return the set of cases that are run every time: each value of each axis once, in little time.
 
-    A value that goes with long cases alone, such as XLA, is there once. The others, by which each pair is there for
-    every problem, are for the night.
+    The others, by which each pair is there for every problem, are for the night.
     """
-    rest = {case: set(pairs_of(case)) for case in cases() if not is_long(case)}
+    rest = {case: set(case._asdict().items()) for case in cases()}
     missing, chosen = set().union(*rest.values()), set()
     while missing:
         case = max(rest, key=lambda case: len(rest[case] & missing) / _time(case))
         missing -= rest.pop(case)
         chosen.add(case)
-    for axis, values in AXES.items():
-        for value in set(values) - {getattr(case, axis) for case in chosen}:
-            chosen.add(min((case for case in cases() if case.has(**{axis: value})), key=_time))
     return chosen
 
 
@@ -47,13 +43,8 @@ def _time(case):
     """Return about how many seconds a case takes."""
     of_problem = {"wide": 5, "tall": 4, "tables": 3, "rotations": 3, "many": 2}[case.problem]
     factored = {("tall", "sparse"): 5, ("wide", "svd"): 8}.get((case.problem, case.solver), 0)
-    return of_problem + factored + (case.acceleration == "geodesic") + 2 * (case.execution == "replicas")
-
-
-def is_long(case):
-    """Return whether a case takes seconds: XLA compiles for as long, and `wide` is factored for as long."""
-    searching = case.has(damping=("trust_region", "radius")) and not case.has(solver=("auto", "kernel", "svd"))
-    return case.execution == "xla" or (case.has(problem="wide") and (searching or case.solver == "qr"))
+    execution = {"xla": 8, "replicas": 2}.get(case.execution, 0)
+    return of_problem + factored + execution + (case.acceleration == "geodesic")
 
 
 def _with(pair):

@@ -75,6 +75,7 @@ def assert_agrees(case):
         assert error <= TOLERANCE[case.policy] * max(np.abs(value).max(), NEGLIGIBLE[case.policy] * largest)
 
 
+@pytest.mark.by_day(one_in=5)
 @pytest.mark.parametrize("case", working_pairs(), ids=str)
 def test_pairs_work(case):
     assert_agrees(case)
