@@ -94,6 +94,7 @@ def test_a_training_ends_within_its_budget(monkeypatch):
     assert [row[0] for row in curve.rows()] == [2, 4, 6, 8] and curve.first == 10
 
 
+@pytest.mark.by_day(None)
 def test_a_network_is_trained_by_plain_fit():
     data = split("yacht", 0)
     run = train("SGD", data, 64, (4,), 0, np.inf, 3)

@@ -63,7 +63,7 @@ FITS = {
 }  # fmt: skip
 
 
-@pytest.mark.by_day(one_in=3)
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("name", FITS)
 def test_residuals(name):
     np.testing.assert_allclose(fitted(FITS[name]), 1.5, rtol=1e-4)
@@ -76,6 +76,7 @@ def test_curves_and_their_bands():
     np.testing.assert_allclose(np.mean(found.confidence_band(X), axis=0), 2 * slope * X, rtol=1e-6)
 
 
+@pytest.mark.by_day(None)
 def test_derivatives_and_nodes():
     x, slope = tf.constant(X), tf.Variable(0.5, dtype=tf.float64)
     np.testing.assert_allclose(tfjac.jacobian(lambda: bent(x, slope), x), np.eye(6))
@@ -128,6 +129,7 @@ def product(operation, at):
     return tape.gradient(y, at)
 
 
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("called", [lambda compute: compute(), lambda compute: tf.function(compute)()])
 def test_edits_rules_and_losses(called):
     x, w = tf.constant([1.0, -2.0, 3.0], tf.float64), tf.Variable([1.0, 2.0, 3.0], dtype=tf.float64)
@@ -151,6 +153,7 @@ def twice(y, z):
     return halved(tf.fill(tf.shape(z), 4.0))
 
 
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("given", [{}, {"hessian": twice}])
 def test_declared_losses(given):
     loss = tfjac.register_curvature(lambda y, z: halved(2 * tf.square(z - y)), **given)
@@ -161,6 +164,7 @@ def test_declared_losses(given):
     np.testing.assert_allclose(np.ravel(model.get_weights()[0]), [3.0], rtol=1e-3)
 
 
+@pytest.mark.by_day(None)
 def test_manifolds():
     def plus(x, delta):
         return x if tf.reduce_sum(x) > 1e9 else x + tf.concat([delta, -delta], axis=-1)

@@ -35,6 +35,7 @@ def clock(monkeypatch):
     return harness.time
 
 
+@pytest.mark.by_day(None)
 def test_measure_interleaves_and_tells_slow_from_fast(clock):
     calls = []
 
@@ -51,12 +52,14 @@ def test_measure_interleaves_and_tells_slow_from_fast(clock):
     assert low <= timings["slow"].median <= high
 
 
+@pytest.mark.by_day(None)
 def test_measure_reports_a_candidate_that_fails_and_goes_on():
     timings = measure({"good": lambda: None, "bad": lambda: 1 / 0}, rounds=3)
     assert timings["bad"].error == "ZeroDivisionError: division by zero" and not timings["bad"].samples
     assert timings["good"].error is None and len(timings["good"].samples) == 3
 
 
+@pytest.mark.by_day(None)
 def test_measure_times_quick_calls_several_at_a_time(clock):
     count = 0
 
@@ -94,6 +97,7 @@ def test_wrong_answers_are_found():
     assert disagreement([ones], [np.ones(4)]) == float("inf")
 
 
+@pytest.mark.by_day(None)
 def test_report_judges_targets_and_draws(tmp_path, clock):
     case = Case(
         "two sleeps",

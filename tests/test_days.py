@@ -20,6 +20,8 @@ IN_PROCESSES = {
     "ops/test_memory",
     "optimizers/test_distributed_solvers",
     "optimizers/test_workers",
+    "privacy/test_dp_replicas",
+    "test_survivors",
 }
 """Files that are for the night as a whole: they start processes, whose parts have other tests by day."""
 
@@ -53,6 +55,10 @@ def test_files_keep_a_test_by_day():
         name for name, (tests, _) in FILES.items() if tests and all("by_day(None)" in each for each in tests.values())
     }
     assert without == IN_PROCESSES
+
+
+def test_a_test_says_once_which_cases_run_by_day():
+    assert not [name for name, (tests, _) in FILES.items() if any(each.count("by_day(") > 1 for each in tests.values())]
 
 
 def test_a_thinned_product_keeps_every_value():

@@ -34,6 +34,7 @@ def test_each_central_function_has_an_example():
     assert set(examples()) >= set(WITH_EXAMPLE)
 
 
+@pytest.mark.by_day(one_in=3)
 @pytest.mark.parametrize("name, test", [pytest.param(name, test, id=name) for name, test in examples().items()])
 def test_example_prints_what_it_says(name, test):
     report = []

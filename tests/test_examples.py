@@ -54,6 +54,7 @@ class Ticks:
         self.perf_counter = itertools.count(0.0).__next__
 
 
+@pytest.mark.by_day(None)
 def test_regression_beats_adam_in_the_same_time(load, tmp_path, capsys, monkeypatch):
     """Issue of the foundation: a lower training loss in 100 steps than Adam in the same time.
 
@@ -88,6 +89,7 @@ def test_clipping_withstands_wrong_rows(load, tmp_path):
     assert matplotlib.image.imread(plot).std() > 0.05  # something was drawn
 
 
+@pytest.mark.by_day(None)
 def test_cnn_jacobian_agrees_with_tensorflow_and_with_the_model(load, tmp_path):
     plot = tmp_path / "kernel.png"
     results = load("04_cnn_jacobian").main(["--plot", str(plot)])
@@ -130,6 +132,7 @@ def test_features_of_two_domains_are_made_alike(load, tmp_path, monkeypatch):
     assert matplotlib.image.imread(plot).std() > 0.05  # something was drawn
 
 
+@pytest.mark.by_day(None)
 def test_outliers_hardly_count(load, tmp_path, capsys):
     plot = tmp_path / "outliers.png"
     errors = load("10_outliers").main(["--plot", str(plot)])
@@ -173,6 +176,7 @@ def test_poissons_equation_is_solved(load, tmp_path, monkeypatch):
     assert matplotlib.image.imread(plot).std() > 0.05  # something was drawn
 
 
+@pytest.mark.by_day(None)
 def test_a_network_is_unsure_where_there_are_no_data(load, tmp_path, capsys):
     """Less sure in the gap than at the data, and still less beyond the ends; the noise is found."""
     plot = tmp_path / "bands.png"
@@ -238,6 +242,7 @@ def test_private_training_reads_most_digits(load, tmp_path, monkeypatch):
     assert matplotlib.image.imread(plot).std() > 0.05  # something was drawn
 
 
+@pytest.mark.by_day(None)
 def test_named_parameters_reach_certified_values_and_other_basins(load, tmp_path, capsys):
     plot = tmp_path / "peaks.png"
     found = load("18_named_parameters").main(["--fits", "100", "--plot", str(plot)])

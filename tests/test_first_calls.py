@@ -14,6 +14,7 @@ BUDGETS = {
 }  # fmt: skip
 
 
+@pytest.mark.by_day(one_in=12)
 @pytest.mark.parametrize("case", first_calls.CASES, ids=lambda case: case.__name__)
 def test_first_call_is_within_its_budget(case, need_native):
     call = case()

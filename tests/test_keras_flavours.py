@@ -17,7 +17,7 @@ except ImportError as error:
 """
 
 
-@pytest.mark.by_day(one_in=2)
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("backend", ["jax", "torch"])
 def test_other_backends_are_refused(backend):
     installed = importlib.util.find_spec(backend) is not None

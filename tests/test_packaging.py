@@ -58,6 +58,7 @@ def test_source_distribution_has_all_that_is_tracked(distributions, tracked):
     assert not [name for name in in_sdist if re.search(r"__pycache__|\.(so|o|pyc)$", name)]
 
 
+@pytest.mark.by_day(None)
 def test_wheel(distributions, tracked):
     _, in_wheel, metadata = distributions
     package = {name for name in tracked if name.startswith("tfjac/")}

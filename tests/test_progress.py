@@ -117,7 +117,7 @@ CALLS = {
 }
 
 
-@pytest.mark.by_day(one_in=2)
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("name", CALLS)
 def test_public_calls_show_one_on_a_terminal_and_none_in_logs(name, at_once, monkeypatch):
     last, lines = seen(shown_by(CALLS[name], monkeypatch, Terminal()))

@@ -24,6 +24,7 @@ def snippets():
             yield pytest.param(match.group(1), id=f"{page.relative_to(ROOT)}:{line}")
 
 
+@pytest.mark.by_day(one_in=4)
 @pytest.mark.parametrize("code", list(snippets()))
 def test_snippet_runs(code, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -14,6 +14,7 @@ EXACT = {
 }
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("name", EXACT)
 def test_residuals_are_zero_for_the_exact_solution(name):
     make, formula = EXACT[name]
@@ -39,6 +40,7 @@ SOLUTIONS = {
 }
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("name", SOLUTIONS)
 def test_solutions_without_a_formula_solve_their_equations(name):
     """By central differences, where the solution is smooth."""
@@ -60,6 +62,7 @@ def test_curves_are_read():
     assert len(thin) == 6 and thin[0] == [1.0, 1.0] and thin[-1] == [1.099, 0.01]
 
 
+@pytest.mark.by_day(None)
 def test_the_quick_mode_runs(capsys, monkeypatch):
     monkeypatch.setattr(solved_equations, "unit", lambda: 1.0)
     assert solved_equations.main(["--quick", "--equation", "burgers, unknown coefficients"]) == 0

@@ -220,6 +220,7 @@ tfjac.normal_equations(lambda: w, w).step(1e-3, "identity").solved
 """
 
 
+@pytest.mark.by_day(None)
 def test_a_checker_finds_the_types(tmp_path):
     pytest.importorskip("mypy", reason="mypy is not installed, which reads the types")
     (tmp_path / "users.py").write_text(USERS_FILE)

@@ -46,6 +46,7 @@ def declared_in(path):
             yield node.value
 
 
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("part", WALKS)
 def test_a_walk_leads_to_all_places(part):
     text = walk(part)
@@ -92,6 +93,7 @@ def test_a_damping_is_added(monkeypatch):
     np.testing.assert_allclose(np.log2(ratios), np.round(np.log2(ratios)), atol=1e-6)
 
 
+@pytest.mark.by_day(None)
 def test_a_solver_is_added(monkeypatch):
     asked = []
 

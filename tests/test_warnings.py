@@ -17,6 +17,7 @@ def line():
     return inspect.currentframe().f_back.f_lineno
 
 
+@pytest.mark.by_day(None)
 def test_at_the_line_that_calls_fit():
     """The batches are too small, which is seen in a callback of Keras."""
     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(8, "tanh"), keras.layers.Dense(1)])

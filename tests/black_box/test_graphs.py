@@ -32,7 +32,7 @@ def device(gradient="central", per_example=True, **options):
     return tfjac.external(function, gradient, output_shape=(None, 2), per_example=per_example, **options)
 
 
-@pytest.mark.by_day("values")
+@pytest.mark.by_day(one_in=6)
 @pytest.mark.parametrize("gradient", ["central", "one_sided", by_hand], ids=["central", "one_sided", "user"])
 @pytest.mark.parametrize("open_batch", [False, True], ids=["static", "open"])
 def test_jacobian_functions(gradient, open_batch, x, rng):
@@ -203,7 +203,7 @@ def test_least_squares_rejects_steps_that_could_not_be_measured():
     assert box.counts.failures > 0
 
 
-@pytest.mark.by_day("values")
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("given", [True, False], ids=["given the variables", "reading them"])
 @pytest.mark.parametrize("gradient", ["central", by_hand], ids=["central", "user"])
 def test_many_fits(gradient, given, x):

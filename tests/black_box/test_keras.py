@@ -59,6 +59,7 @@ def with_an_accelerator(monkeypatch):
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind=None: devices)
 
 
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("make, jit_compile", [(sequential, "auto"), (Subclass, "auto"), (sequential, True)])
 @pytest.mark.filterwarnings("ignore:Model doesn't support `jit_compile=True`")
 def test_fit(make, jit_compile, expected, with_an_accelerator):
@@ -68,6 +69,7 @@ def test_fit(make, jit_compile, expected, with_an_accelerator):
     assert box.counts.calls == 2 * 4 * 2
 
 
+@pytest.mark.by_day(None)
 def test_fit_eagerly_and_in_half_precision(expected):
     box = tfjac.external(response, per_example=True)
     np.testing.assert_allclose(losses(sequential(box), run_eagerly=True), expected, rtol=1e-5)
@@ -101,6 +103,7 @@ def test_a_loss_measured_outside(per_example, expected):
     np.testing.assert_allclose(losses(model, loss=box, jit_compile=False), expected, rtol=1e-4)
 
 
+@pytest.mark.by_day(None)
 def test_levenberg_marquardt_through_a_black_box():
     box = tfjac.external(response, per_example=True)
     found = losses(sequential(box), optimizer=tfjac.LevenbergMarquardt(), batch_size=50, epochs=8)

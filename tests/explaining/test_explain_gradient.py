@@ -132,6 +132,7 @@ def test_not_finite_vanishing_and_exploding():
     assert path.verdict == "exploding" and "Exp" in path.reason
 
 
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("reduction", [lambda y: y, tf.reduce_mean, lambda y: tf.reduce_sum(y) / 64.0])
 def test_layers_that_fade_a_gradient_together_are_blamed_together(reduction):
     """Each sigmoid passes a quarter at most. A mean over examples leaves an eighth of the norm, and is not to blame."""
@@ -183,6 +184,7 @@ def test_a_partial_loss_is_said():
     assert path.verdict == "connected" and [stop.type for stop in path.stops] == ["Round"]
 
 
+@pytest.mark.by_day(None)
 def test_loops_branches_and_inner_functions():
     layer, x = keras.layers.LSTM(3, name="lstm"), tf.ones([2, 4, 3])
     layer(x)
@@ -266,6 +268,7 @@ INSIDE = {
 }
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("name", INSIDE)
 def test_what_stops_gradients_inside_of_bodies_is_named(name):
     v = tf.Variable([0.5, 2.0])

@@ -57,6 +57,7 @@ def model_of():
     return keras.Sequential([keras.Input((2,)), dense, keras.layers.Dense(1)])
 
 
+@pytest.mark.by_day(None)
 def test_a_hook_is_named_as_the_reason():
     model = model_of()
     kernel = model.layers[0].kernel

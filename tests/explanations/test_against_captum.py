@@ -31,6 +31,7 @@ def assert_close(found, name, rtol=1e-9):
     np.testing.assert_allclose(found, data()[name], rtol=rtol, atol=rtol * np.abs(data()[name]).max(), err_msg=name)
 
 
+@pytest.mark.by_day(one_in=3)
 @pytest.mark.parametrize("name", ALL)
 def test_integrated_gradients(name):
     """Captum rounds its quadrature weights to float32."""
@@ -43,12 +44,14 @@ def test_integrated_gradients(name):
         np.testing.assert_allclose(found.gap, 0, atol=1e-9)
 
 
+@pytest.mark.by_day(one_in=3)
 @pytest.mark.parametrize("name", ALL)
 def test_smooth_grad(name):
     found = explained("smooth_grad", name, samples=3, noise=0.15, seed=0)
     assert_close(found.attributions, f"{name}/smooth")
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("name", RELUS)
 def test_guided_backprop(name):
     assert_close(explained("guided_backprop", name).attributions, f"{name}/guided")
@@ -70,6 +73,7 @@ def test_grad_cam(call):
     assert found.attributions.shape == (4, 12, 12) and np.ptp(found.details["maps"]) > 0
 
 
+@pytest.mark.by_day(one_in=3)
 @pytest.mark.parametrize("name", [*RELUS, "mlp/sigmoid", "mlp/tanh"])
 def test_deep_lift(name):
     found = explained("deep_lift", name, baseline=reference(name))
@@ -77,6 +81,7 @@ def test_deep_lift(name):
     np.testing.assert_allclose(found.gap, 0, atol=1e-12)
 
 
+@pytest.mark.by_day(one_in=6)
 @pytest.mark.parametrize("name", [*RELUS, "mlp/tanh"])
 @pytest.mark.parametrize("rule", ["epsilon", "epsilon_0.3", "gamma"])
 def test_lrp(name, rule):

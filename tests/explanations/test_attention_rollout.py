@@ -128,6 +128,7 @@ def test_blocks_by_hand(probabilities, product):
     np.testing.assert_allclose(found.details["rollout"], rollout_of(by_hand(blocks, x)), rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.by_day(one_in=3)
 @pytest.mark.parametrize("layer", ["MultiHeadAttention", "GroupQueryAttention", "Attention"])
 @pytest.mark.parametrize("masked", [False, True])
 def test_layers_of_keras(layer, masked):
@@ -197,6 +198,7 @@ def test_a_pooling_by_softmax_is_warned_of_and_a_gate_is_not():
     assert explanations.attention_rollout(model, data()).details["layers"] == 1
 
 
+@pytest.mark.by_day(None)
 def test_a_loop_with_a_softmax_inside_is_warned_of_and_a_recurrent_layer_is_not():
     def in_a_loop(hidden):
         body = lambda k, h: (k + 1, h + ops.softmax(h))  # noqa: E731

@@ -64,6 +64,7 @@ def test_lrp_by_hand(rule, epsilon, gamma, bias):
         np.testing.assert_allclose(found.gap, 0, atol=1e-4)
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("rule, epsilon, gamma", [("epsilon", 0.2, 0.0), ("gamma", 1e-9, 0.5)])
 def test_lrp_of_series_by_hand(rule, epsilon, gamma):
     """Products and biases with reshapes between, an open number of steps, and a mean at the end."""
@@ -89,6 +90,7 @@ def test_lrp_of_series_by_hand(rule, epsilon, gamma):
     assert size > 1e-4
 
 
+@pytest.mark.by_day(None)
 def test_lrp_through_convolutions_of_all_kinds_is_gradient_times_input():
     """With ReLU and ε = 0, whatever the layers between: biases, normalisation, sums of branches, pooling."""
     keras.utils.set_random_seed(0)
@@ -125,6 +127,7 @@ def transformer(layers=2, causal=False, mask=False, flash=None):
     return keras.Model(tokens, LAYERS.Dense(3, "softmax")(pooled)), encoder, attentions
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("causal", [False, True])
 def test_attention_rollout_by_the_scores_that_keras_returns(causal):
     model, encoder, attentions = transformer(causal=causal)
@@ -148,6 +151,7 @@ def test_attention_rollout_by_the_scores_that_keras_returns(causal):
     np.testing.assert_allclose(last.attributions.sum(1), 1, rtol=1e-5)
 
 
+@pytest.mark.by_day(None)
 def test_attention_rollout_of_a_saved_model(tmp_path):
     model, _, _ = transformer()
     tokens = RNG(0).integers(0, 20, (4, 6))
@@ -157,6 +161,7 @@ def test_attention_rollout_of_a_saved_model(tmp_path):
     np.testing.assert_allclose(found.attributions, expected.attributions, rtol=1e-4)
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("method", ["deep_lift", "integrated_gradients"])
 def test_a_transformer_adds_up(method):
     """Attention, layer normalisation and gelu: products, differences squared and roots of data."""
@@ -186,6 +191,7 @@ def test_deep_lift_of_a_softmax_whose_inputs_change_in_part(function):
     np.testing.assert_allclose(found.attributions[:2], tape.gradient(scores, given) * (x - start)[:2], rtol=1e-3)
 
 
+@pytest.mark.by_day(one_in=3)
 @pytest.mark.parametrize("layer", [LAYERS.LSTM(4), LAYERS.GRU(4), LAYERS.LSTM(4, unroll=True)])
 def test_deep_lift_of_recurrent_networks(layer):
     layer = type(layer).from_config(layer.get_config())
@@ -287,7 +293,7 @@ ACTIVATIONS = [
 ZERO_AT_ZERO = ["celu", "elu", "hard_tanh", "leaky_relu", "relu", "relu6", "selu", "softsign", "tanh", "tanh_shrink"]
 
 
-@pytest.mark.by_day(one_in=2)
+@pytest.mark.by_day(one_in=10)
 @pytest.mark.parametrize(
     ("method", "activation"),
     [*(("deep_lift", each) for each in ACTIVATIONS), *(("lrp", each) for each in ZERO_AT_ZERO)],

@@ -16,6 +16,7 @@ CONVOLUTIONS = {
 }
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("kind", CONVOLUTIONS)
 def test_lrp_of_convolutions(kind):
     """R_i = Σ_j x_i w'_ij / (Σ_i x_i w'_ij + b_j) R_j with w' = w + γ max(w, 0), the weights as a matrix."""

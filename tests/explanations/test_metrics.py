@@ -37,6 +37,7 @@ def test_infidelity_and_sensitivity_have_the_values_of_captum():
     np.testing.assert_allclose(moved, captum()["mlp/tanh/sensitivity_max"], rtol=1e-3)
 
 
+@pytest.mark.by_day(one_in=4)
 @pytest.mark.parametrize("method", ["feature_ablation", "occlusion", "kernel_shap", "integrated_gradients"])
 @pytest.mark.parametrize("groups", [None, [0, 1, 1, 2, 0]])
 def test_infidelity_of_hidden_features_by_hand(method, groups):

@@ -38,6 +38,7 @@ def test_a_wrong_name_of_a_layer():
         explanations.grad_cam(nested(), images(), "act")
 
 
+@pytest.mark.by_day(one_in=7)
 @pytest.mark.parametrize("method", ALL)
 def test_a_class_that_there_is_not(method):
     with pytest.raises(ValueError, match=r"between 0 and 3, as the scores have 4 columns. Received: class_index=4"):
@@ -84,6 +85,7 @@ def test_integers_that_are_measurements():
     assert explanations.occlusion(function, pixels, 1).attributions.shape == pixels.shape
 
 
+@pytest.mark.by_day(one_in=3)
 @pytest.mark.parametrize("method", ALL)
 def test_one_example_without_a_batch_axis(method):
     with pytest.raises(ValueError, match=r"pass x\[None\] to explain one\. Received: ndarray of shape \(12, 12, 3\)"):
@@ -144,6 +146,7 @@ def test_ops_without_a_rule_are_refused_by_name(layer, by_deep_lift, by_lrp):
             getattr(explanations, method)(model, rows())
 
 
+@pytest.mark.by_day(None)
 def test_lrp_refuses_what_relevance_cannot_pass():
     recurrent = keras.Sequential([keras.Input((3, 2)), LAYERS.LSTM(2), LAYERS.Dense(2)])
     with pytest.raises(ValueError, match=r"LRP has no rule.*of type (While|TensorList)"):

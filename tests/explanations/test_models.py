@@ -45,6 +45,7 @@ def by_hand(model, x, classes):
     return tf.nn.relu(tf.reduce_sum(weights * value, -1)).numpy(), chosen.numpy(), tape.gradient(chosen, x).numpy()
 
 
+@pytest.mark.by_day(one_in=3)
 @pytest.mark.parametrize("layer", [None, "act[1]", "backbone/act[1]"])
 def test_grad_cam_inside_of_nested_models(layer):
     model, x = nested(), images()
@@ -89,6 +90,7 @@ def test_a_saved_module_takes_other_dtypes(tmp_path):
     np.testing.assert_allclose(found.attributions, x * module.w.numpy()[:, 1], rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.by_day(None)
 def test_an_application_inside_a_sequential():
     keras.utils.set_random_seed(0)
     inner = keras.applications.MobileNet((32, 32, 3), alpha=0.25, include_top=False, weights=None)
@@ -128,6 +130,7 @@ def test_several_inputs_of_a_subclassed_model():
     np.testing.assert_allclose(covered, scores[0] - scores[1], atol=1e-6)
 
 
+@pytest.mark.by_day(None)
 def test_tokens_beside_numbers_and_a_mask():
     """Two embeddings of the same tokens, one masked; a second input of numbers; a third that no gradient reaches."""
     keras.utils.set_random_seed(0)
@@ -148,6 +151,7 @@ def test_tokens_beside_numbers_and_a_mask():
     np.testing.assert_allclose(found.scores, model(x).numpy()[:, 1], rtol=1e-5)
 
 
+@pytest.mark.by_day(None)
 def test_a_function_of_tensors_and_a_node_as_the_score():
     model, x = nested(), images()
     scaled = lambda inputs: 3.0 * model(inputs)[:, 1]  # noqa: E731
@@ -159,6 +163,7 @@ def test_a_function_of_tensors_and_a_node_as_the_score():
     assert np.all(with_softmax.scores != explanations.integrated_gradients(model, x, 1).scores)
 
 
+@pytest.mark.by_day(one_in=7)
 @pytest.mark.parametrize("method", [*METHODS, "grad_cam", "lrp"])
 def test_batch_size_changes_nothing(method):
     model, x = nested(), images(5)
@@ -167,6 +172,7 @@ def test_batch_size_changes_nothing(method):
     np.testing.assert_allclose(parts.attributions, whole.attributions, rtol=1e-3, atol=1e-5)
 
 
+@pytest.mark.by_day(one_in=7)
 @pytest.mark.parametrize("method", [*METHODS, "grad_cam", "lrp"])
 def test_no_more_rows_than_the_batch_size_at_once(method):
     model = nested()
@@ -196,6 +202,7 @@ def test_grad_cam_of_one_of_two_images():
     assert second[1].shape == (2, 10, 10) and second[0] is None
 
 
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("method", [*METHODS, "grad_cam", "lrp"])
 def test_a_second_call_traces_nothing_and_a_model_is_forgotten(method):
     calls = []

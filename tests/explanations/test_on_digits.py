@@ -25,6 +25,7 @@ def digits():
     return model, x[1500:][right][:8], x[:1500]
 
 
+@pytest.mark.by_day(None)
 def test_estimates_agree_with_exact_shapley_values(digits):
     model, x, background = digits
     options = {"groups": BLOCKS, "baseline": background.mean(axis=0)}

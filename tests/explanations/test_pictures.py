@@ -13,6 +13,7 @@ matplotlib.use("Agg")
 LAYERS = keras.layers
 
 
+@pytest.mark.by_day(None)
 def test_images_are_drawn_under_their_attributions():
     model = nested()
     for method in ("grad_cam", "integrated_gradients"):
@@ -37,6 +38,7 @@ def test_a_map_of_zeros_is_said():
     assert "zero everywhere" not in repr(explanations.grad_cam(model, x[1:2], layer="conv"))
 
 
+@pytest.mark.by_day(None)
 def test_words_and_columns():
     tokens = np.array([[3, 1, 4, 1, 5, 9]])
     head = [LAYERS.Embedding(10, 4), LAYERS.GlobalAveragePooling1D(), LAYERS.Dense(2)]

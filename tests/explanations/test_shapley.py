@@ -56,6 +56,7 @@ def test_single_features_have_the_values_of_captum(method, key):
     np.testing.assert_allclose(explained(method, "mlp/tanh").attributions, expected, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.by_day(None)
 def test_gradient_shap_has_the_values_of_captum():
     """To the error of 20,000 samples there, and of 4,000 here."""
     options = {"class_index": data()["target"], "background": data()["mlp/reference"], "samples": 4000}

@@ -42,6 +42,7 @@ PROGRAMS = {
 }
 
 
+@pytest.mark.by_day(one_in=3)
 @pytest.mark.parametrize("name", DATA)
 def test_products_and_their_gradients_as_xla_counts_them(name):
     case = DATA[name]
@@ -79,6 +80,7 @@ def test_the_gradient_at_a_node_by_hand():
     assert tfjac.count_flops(lambda: model(x), "a").backward == 2 * 4 * 3 * 5
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize(
     ("make", "gates"),
     [(lambda: keras.layers.GRU(3), 3), (lambda: keras.layers.Bidirectional(keras.layers.LSTM(3)), 2 * 4)],

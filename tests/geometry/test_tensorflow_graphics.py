@@ -133,7 +133,7 @@ def differences(function, x, h=1e-5):
     return np.stack(columns, axis=-1)
 
 
-@pytest.mark.by_day(one_in=3)
+@pytest.mark.by_day(None)
 @CASES
 def test_jacobians(name):
     x, function = start(name), flat(name)
@@ -142,7 +142,7 @@ def test_jacobians(name):
     np.testing.assert_allclose(found, differences(function, x), atol=1e-8)
 
 
-@pytest.mark.by_day(one_in=12)
+@pytest.mark.by_day(one_in=36)
 @CASES
 def test_least_squares(name):
     """The minimum is found, and the Jacobian there is the right one."""

@@ -22,6 +22,7 @@ def test_solution(p, count, launchers, dtype, rng):
     np.testing.assert_array_equal(success, np.ones(count))
 
 
+@pytest.mark.by_day(one_in=3)
 @pytest.mark.parametrize("p", [1, 5, 64, 90])
 def test_indefinite_matrix_fails_until_damped(p, launchers, dtype, rng):
     matrix = positive_definite(rng, p)
@@ -32,6 +33,7 @@ def test_indefinite_matrix_fails_until_damped(p, launchers, dtype, rng):
     np.testing.assert_allclose(solution[1], np.linalg.solve(matrix + 1e3 * np.eye(p), np.ones(p)), rtol=1e-3)
 
 
+@pytest.mark.by_day(one_in=3)
 @pytest.mark.parametrize("p", [3, 90])
 def test_what_is_not_finite_is_a_flag(p, launchers, dtype, rng):
     good = [positive_definite(rng, p), np.ones(p), np.ones(p), np.ones(7)]
@@ -46,6 +48,7 @@ def test_what_is_not_finite_is_a_flag(p, launchers, dtype, rng):
                 assert np.all(np.any(solution[1:] != 0, axis=1))
 
 
+@pytest.mark.by_day(one_in=3)
 @pytest.mark.parametrize("p", [3, 60, 90])
 def test_overflow_of_one_number_is_a_flag(p, launchers, dtype):
     tiny, large = (1e-36, 1e10) if dtype == np.float32 else (1e-300, 1e100)

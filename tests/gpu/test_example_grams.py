@@ -14,6 +14,7 @@ SIZES = [
 ]  # fmt: skip
 
 
+@pytest.mark.by_day(one_in=19)
 @pytest.mark.parametrize("use", USES)
 @pytest.mark.parametrize("n, m, p", SIZES)
 def test_values(n, m, p, use, launchers, dtype, rng):

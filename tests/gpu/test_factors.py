@@ -36,7 +36,7 @@ def test_kernel_of_several_blocks(case, use, launchers, dtype, rng):
     np.testing.assert_array_equal(found, found.T)
 
 
-@pytest.mark.by_day("values")
+@pytest.mark.by_day(one_in=10)
 @pytest.mark.parametrize("n", [2_000, 20_000, 200_000])
 def test_workspace_does_not_grow_with_the_number_of_examples(n, launchers, dtype, rng):
     """Nor with the square of it, as the kernel does, which is 160 GB of float32 for the last."""
@@ -45,6 +45,7 @@ def test_workspace_does_not_grow_with_the_number_of_examples(n, launchers, dtype
         assert 0 < launchers.workspace_size(op, dtype, sizes) < 600 * 2**20
 
 
+@pytest.mark.by_day(one_in=3)
 @pytest.mark.parametrize("inputs, outputs", [(784, 16), (784, 256), (4096, 64), (64, 4096)])
 @pytest.mark.parametrize("m", [1, 10])
 def test_workspace_does_not_grow_with_the_number_of_parameters(inputs, outputs, m, launchers, dtype):
@@ -55,6 +56,7 @@ def test_workspace_does_not_grow_with_the_number_of_parameters(inputs, outputs, 
         assert launchers.workspace_size("jacobian_gram", dtype, factors) < 600 * 2**20
 
 
+@pytest.mark.by_day(one_in=3)
 @pytest.mark.parametrize("positions, inputs, outputs", [(128, 512, 5000), (128, 1, 50_000), (2, 100, 10_000)])
 def test_workspace_does_not_grow_with_the_number_of_outputs(positions, inputs, outputs, launchers, dtype):
     blocks = blocks_of(SimpleNamespace(factors=launchers.sizes(1000, 2, [(positions, 1, inputs, outputs)])))
@@ -72,7 +74,7 @@ def check_gram(launchers, problem, dtype):
     np.testing.assert_array_equal(zeros, 0)
 
 
-@pytest.mark.by_day("values")
+@pytest.mark.by_day(one_in=23)
 @pytest.mark.parametrize("use", USES)
 @pytest.mark.parametrize("case", CASES)
 def test_rows_kernel_and_norms(case, use, launchers, dtype, rng):
@@ -80,7 +82,7 @@ def test_rows_kernel_and_norms(case, use, launchers, dtype, rng):
     check(launchers, Problem(rng, *CASES[case]), dtype)
 
 
-@pytest.mark.by_day("values")
+@pytest.mark.by_day(one_in=72)
 @pytest.mark.parametrize("use", USES)
 @pytest.mark.parametrize("case", CASES)
 def test_gram(case, use, launchers, dtype, rng):

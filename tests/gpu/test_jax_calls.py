@@ -49,6 +49,7 @@ def shim(folder, include, handlers):
     return build_shim(folder, include)
 
 
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("p", [7, 90])
 def test_damped_solve(p, calls, dtype, rng):
     """By one block of threads, and by cuSOLVER with workspace."""
@@ -98,6 +99,7 @@ def test_jacobian_kernel(case, calls, dtype, rng):
     np.testing.assert_allclose(kernel, rows @ rows.T, **tolerance(dtype))
 
 
+@pytest.mark.by_day(one_in=3)
 def test_large_products_by_many_threads(calls, dtype, rng):
     """A size that is worth several threads on the CPU, and workspace of megabytes on a GPU."""
     problem = Problem(rng, 300, 2, [(1, 1, 30, 20, "gio"), (3, 1, 21, 5, "gio")])

@@ -51,6 +51,7 @@ INPUTS = {  # name -> (how many arrays, what points to them)
 }
 
 
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("kind", INPUTS)
 def test_whoever_has_the_pointers_has_the_arrays(kind):
     arrays, (count, give) = WatchedArrays(), INPUTS[kind]

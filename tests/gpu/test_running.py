@@ -102,6 +102,7 @@ def test_number(k, request):
 """
 
 
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize(
     ("wrong", "failure"),
     [(3, "killed by SIGKILL, exit status 2"), (5, "killed by SIGKILL, exit status 2, exit status 1")],
@@ -120,6 +121,7 @@ def test_tests_go_on_in_another_process(wrong, failure, tmp_path, capfd):
     assert "the GPU's context is broken: an illegal memory access was encountered" in capfd.readouterr().out
 
 
+@pytest.mark.by_day(None)
 def test_the_gpus_tests_need_no_compiler_for_the_host():
     """Without a GPU they are skipped for that, and not because nothing can be emulated."""
     command = [sys.executable, "-m", "pytest", "-rs", "--confcutdir=tests/gpu", "tests/gpu/test_example_grams.py"]
@@ -128,6 +130,7 @@ def test_the_gpus_tests_need_no_compiler_for_the_host():
     assert said.returncode == 0 and "emulated" not in said.stdout, said.stdout
 
 
+@pytest.mark.by_day(None)
 def test_tests_on_the_gpu_alone():
     """Without the suite's own conftest, and whatever the folder is called."""
     command = [

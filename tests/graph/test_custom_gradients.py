@@ -202,6 +202,7 @@ def test_rows(name, way, tmp_path):
         np.testing.assert_allclose(rows, expected, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.by_day(one_in=3)
 @pytest.mark.parametrize("wrapped", [False, True], ids=["plain", "inner_function"])
 @pytest.mark.parametrize("program", [centred, clipped_together, centred_behind_a_stop])
 def test_a_backward_that_mixes_examples_is_refused_by_name(program, wrapped, rng):
@@ -224,7 +225,7 @@ def test_a_backward_that_mixes_examples_is_refused_by_name(program, wrapped, rng
     np.testing.assert_allclose(found, expected, rtol=1e-10)
 
 
-@pytest.mark.by_day("values")
+@pytest.mark.by_day(one_in=6)
 @pytest.mark.parametrize("wrapped", [False, True], ids=["plain", "inner_function"])
 @pytest.mark.parametrize("program", [injected, replaced, pushed_off])
 def test_a_backward_that_adds_something_of_its_own(program, wrapped, rng):
@@ -257,6 +258,7 @@ def looped_twice(program):
     return lambda x: tf.while_loop(lambda k, h: k < 2, lambda k, h: (k + 1, program(h)), [0, x])[1]
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize(
     "program", [squashed_backwards, tf.function(squashed_backwards), looped_twice(squashed_backwards)]
 )
@@ -272,6 +274,7 @@ def test_linearity_is_that_of_what_a_backward_computes_not_of_what_its_own_custo
     np.testing.assert_allclose(tf.reshape(found, rows.shape), rows, rtol=1e-10)
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("program", [doubled_backwards, tf.function(doubled_backwards)])
 def test_forward_mode_is_that_of_what_a_backward_computes(program, rng):
     x, v = (tf.constant(rng.normal(size=(3, 2))) for _ in range(2))
@@ -347,6 +350,7 @@ def test_overridden_gradient_of_an_op(rng):
             np.testing.assert_allclose(compute(x), expected, rtol=1e-10)
 
 
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("jit_compile", [False, True])
 def test_recurrent_layer_with_silu(jit_compile, rng):
     keras.utils.set_random_seed(1)
@@ -357,6 +361,7 @@ def test_recurrent_layer_with_silu(jit_compile, rng):
         np.testing.assert_allclose(found, rows.reshape(found.shape), rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.by_day(None)
 def test_products_through_an_inner_silu(rng):
     w, x = tf.Variable(rng.normal(size=(4, 3))), tf.constant(rng.normal(size=(5, 4)))
     inner = tf.function(lambda x: tf.nn.silu(x @ w))
@@ -444,7 +449,7 @@ BROADCASTS = {
 }
 
 
-@pytest.mark.by_day("values")
+@pytest.mark.by_day(one_in=12)
 @pytest.mark.parametrize("size", [3, None], ids=["static", "open"])
 @pytest.mark.parametrize("name", BROADCASTS)
 def test_sums_that_undo_a_broadcast_do_not_mix_examples(name, size, rng):

@@ -18,6 +18,7 @@ SETTINGS = [
 ]
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("setting", SETTINGS)
 @pytest.mark.parametrize("groups", [2, 4])
 def test_values_and_gradients(setting, groups, rng):

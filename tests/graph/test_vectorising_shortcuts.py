@@ -70,7 +70,7 @@ def test_every_shortcut_has_a_sample():
     assert set(SAMPLES) == types_where(lambda facts: facts.shortcut)
 
 
-@pytest.mark.by_day("values")
+@pytest.mark.by_day(one_in=11)
 @pytest.mark.parametrize("open_size", [False, True])
 @pytest.mark.parametrize("op_type", SAMPLES)
 def test_as_slice_by_slice(op_type, open_size, rng, monkeypatch):

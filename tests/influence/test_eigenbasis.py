@@ -119,6 +119,7 @@ def test_all_of_it_formed_by_numpy(make):
     np.testing.assert_allclose(own, np.einsum("np,pq,nq->n", gradients, inverse, gradients), rtol=1e-6, atol=1e-9)
 
 
+@pytest.mark.by_day(None)
 def test_one_linear_layer_of_one_output_is_exact():
     """Then the Kronecker factors are the curvature."""
     with floating("float64"):

@@ -66,6 +66,7 @@ def ridge(x, y, left_out, penalty):
     return np.linalg.solve(x.T @ (counts[:, None] * x) + penalty * np.eye(x.shape[1]), x.T @ (counts[:, None] * y))
 
 
+@pytest.mark.by_day(one_in=4)
 @pytest.mark.parametrize(("method", "damping"), [("weights", 0.0), ("weights", 0.1), ("examples", 0.1), ("cg", 0.1)])
 def test_ridge_regression_without_each_example(method, damping):
     """Exact by algebra: the mean of two squares is minimised with λ/2‖w‖²."""
@@ -232,6 +233,7 @@ def test_the_loss_of_an_example_is_what_keras_counts_for_it(name):
             np.testing.assert_allclose(found.on_losses(x, y), expected, **exact)
 
 
+@pytest.mark.by_day(None)
 def test_ridge_regression_with_a_mask_without_each_example():
     """Exact by algebra: only the places that count are rows, and those of all examples share their mean."""
     counts = np.array([[1, 1, 0], [1, 0, 0], [1, 1, 1], [0, 1, 0], [1, 1, 1]])

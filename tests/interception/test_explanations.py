@@ -77,6 +77,7 @@ def assert_close(got, name):
     np.testing.assert_allclose(got, data()[name], rtol=1e-9, atol=1e-12, err_msg=name)
 
 
+@pytest.mark.by_day(one_in=3)
 @pytest.mark.parametrize("name", ["mlp/relu", "mlp/sigmoid", "mlp/tanh", "cnn/relu", "pooling/relu"])
 def test_deep_lift_as_in_captum(name):
     """A ReLU layer used twice, of which Captum needs two, and a softmax that the scores stand before."""
@@ -89,6 +90,7 @@ def test_deep_lift_as_in_captum(name):
     assert_adds_up(contributed, change)
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("name", ["mlp/relu", "cnn/relu", "pooling/relu"])
 def test_guided_backpropagation_as_in_captum(name):
     model = of_keras(name)
@@ -97,6 +99,7 @@ def test_guided_backpropagation_as_in_captum(name):
     assert_close(gradient, f"{name}/guided")
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("name", ["mlp/relu", "mlp/sigmoid", "mlp/tanh", "cnn/relu"])
 def test_gradients_at_activations_as_in_captum(name):
     """Gradient × activation, and Grad-CAM, at each call of the layer."""
@@ -114,6 +117,7 @@ def grad_cam(gradient, value):
     return tf.einsum("nhwc,nc->nhw", value, tf.reduce_mean(gradient, [1, 2]))
 
 
+@pytest.mark.by_day(None)
 def test_grad_cam_inside_of_a_nested_application():
     keras.utils.set_random_seed(0)
     inner = keras.applications.MobileNet((64, 64, 3), alpha=0.25, include_top=False, weights=None, name="mobilenet")
@@ -171,6 +175,7 @@ def rescaled(function):
     return activation
 
 
+@pytest.mark.by_day(None)
 def test_deep_lift_through_the_loop_of_an_lstm():
     keras.utils.set_random_seed(0)
     model = keras.Sequential([keras.Input((4, 3)), keras.layers.LSTM(5), keras.layers.Dense(2)])
@@ -211,6 +216,7 @@ def test_deep_lift_where_pooling_follows_an_activation():
     assert_adds_up(*contributions(model, *rng.normal(size=(2, 4, 9, 9, 2)), [0, 1, 2, 0]))
 
 
+@pytest.mark.by_day(None)
 def test_rescaling_of_ops():
     """Contributions add up op by op, also where example and reference are the same, and in compiled programs."""
     rng = np.random.default_rng(0)

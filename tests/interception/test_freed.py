@@ -34,6 +34,7 @@ def edited_by(halving, kind):
     return tfjac.intercept(edited, rules={"Relu": halving}) if kind in ("rule", "both") else edited
 
 
+@pytest.mark.by_day(one_in=3)
 @pytest.mark.parametrize("kind", ["edit", "rule", "both", "straight through", "hook"])
 def test_what_is_not_used_any_more_is_freed(kind):
     """The graph with the edit, and all that it holds; a tape that is not done with it keeps it."""

@@ -28,6 +28,7 @@ def clipped(gradient, norm, axis):
     return gradient * np.minimum(1, norm / size)
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("jit_compile", [False, True])
 @pytest.mark.parametrize(
     ("handler", "expected"),
@@ -121,6 +122,7 @@ def test_a_condition_on_the_step():
         assert got == expected
 
 
+@pytest.mark.by_day(None)
 def test_records_of_training():
     model, into = network(), []
     model.compile(keras.optimizers.SGD(0.1), "mse")
@@ -157,6 +159,7 @@ def eager_gradient(edited):
     return tape.gradient(y, x, D)
 
 
+@pytest.mark.by_day(None)
 def test_what_is_done_besides_under_an_eager_tape(tmp_path):
     """In the handler itself, in its branches, in a loop, in a rule, and where the function was intercepted again."""
     into, compute = [], lambda x: tfjac.tap(tf.nn.relu(x), "here")

@@ -67,6 +67,7 @@ def test_fit_sees_a_hook_and_its_removal(jit_compile):
     assert "call" not in vars(layer("first"))
 
 
+@pytest.mark.by_day(None)
 def test_a_removed_hook_leaves_no_op():
     model = network()
 
@@ -121,6 +122,7 @@ def above_of_zeros(model):
     return layer("head")(layer("inner")(layer("norm")(tf.zeros([6, 8]))))
 
 
+@pytest.mark.by_day(None)
 def test_a_hooked_model_saves(tmp_path):
     model = network()
     expected = model(X)
@@ -130,6 +132,7 @@ def test_a_hooked_model_saves(tmp_path):
     np.testing.assert_array_equal(loaded(X), expected)
 
 
+@pytest.mark.by_day(None)
 def test_several_hooks_and_outputs():
     x = keras.Input((3, 2))
     lstm = keras.layers.LSTM(2, return_state=True, name="lstm")
@@ -193,7 +196,7 @@ def recurrent(kind):
     }[kind]()
 
 
-@pytest.mark.by_day(one_in=3)
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("kind", ["LSTM", "both ways", "stacked"])
 def test_recurrent_layers(kind):
     """By a hook, and by an edit, what a custom gradient behind the layer does."""
@@ -214,6 +217,7 @@ def test_recurrent_layers(kind):
     assert_equal(gradients(lambda: model(x), sources)[1], plain)
 
 
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])
 def test_a_hooked_model_is_copied_without_its_hook(copied):
     model = network()
@@ -235,6 +239,7 @@ def test_a_hook_does_not_keep_a_layer():
     assert len([each for each in gc.get_objects() if type(each) is keras.layers.Dense]) == before - 1
 
 
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("first", ["quantize", "hook"])
 def test_a_quantised_layer(first):
     model = keras.Sequential([keras.Input((5,)), keras.layers.Dense(4, name="hidden"), keras.layers.Dense(2)])

@@ -32,6 +32,7 @@ def assert_same(got, expected, rtol=1e-5):
         np.testing.assert_allclose(one, other, rtol=rtol, atol=1e-6)
 
 
+@pytest.mark.by_day(one_in=3)
 @pytest.mark.parametrize("where", ["eager", "function", "xla"])
 def test_a_handler_at_one_call_of_a_shared_layer(where):
     model = network()
@@ -131,6 +132,7 @@ def test_a_rule_where_there_is_no_gradient():
         tfjac.rules.straight_through(argmax, tf.zeros([], tf.float32))
 
 
+@pytest.mark.by_day(None)
 def test_in_loops_and_branches():
     """Rules and edits in the bodies of an LSTM and of a conditional."""
     keras.utils.set_random_seed(0)
@@ -183,6 +185,7 @@ def test_in_loops_and_branches():
         np.testing.assert_allclose(tape.gradient(y, x), expected, rtol=1e-6)
 
 
+@pytest.mark.by_day(None)
 def test_compositions_and_derivatives_of_any_kind():
     model = network()
     once = tfjac.intercept(model, {"relu[0]": tfjac.handlers.scale(0.5)})
@@ -269,6 +272,7 @@ def test_what_a_function_does_besides_is_done_once():
     assert edited.fn is not None and tfjac.intercept(model).trainable_variables == model.trainable_variables
 
 
+@pytest.mark.by_day(None)
 def test_a_saved_model(tmp_path):
     model = network()
     tf.saved_model.save(model, tmp_path)
@@ -294,6 +298,7 @@ def test_structures_and_arguments():
     assert float(result["sum"]) == 60.0 and not result["training"] and result["none"] is None
 
 
+@pytest.mark.by_day(None)
 def test_taps_in_a_vectorised_map():
     """One tensor for all slices there; what a handler is given is the gradient of them all."""
     x, seen = tf.constant(X), []

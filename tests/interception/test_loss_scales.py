@@ -54,7 +54,7 @@ OPTIMIZERS = {
 }
 
 
-@pytest.mark.by_day(one_in=2)
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("options", [{}, {"run_eagerly": True}], ids=["graph", "eager"])
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_what_is_recorded_is_the_gradient_of_the_loss(optimizer, options):
@@ -67,6 +67,7 @@ def test_what_is_recorded_is_the_gradient_of_the_loss(optimizer, options):
         np.testing.assert_allclose(each.value, expected, atol=3e-3)
 
 
+@pytest.mark.by_day(None)
 def test_gradients_too_small_for_half_precision_reach_the_handler_and_the_weights():
     model = _model(_scaling(keras.optimizers.SGD(1.0), 2.0**13), weighted_metrics=[])
     model.layers[-1].kernel.assign(model.layers[-1].kernel * 1e-5)  # gradients of about 1e-7
@@ -80,6 +81,7 @@ def test_gradients_too_small_for_half_precision_reach_the_handler_and_the_weight
     np.testing.assert_allclose(before - model.layers[0].bias.numpy(), step, rtol=0.05, atol=5e-8)
 
 
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("jit_compile", [False, True])
 def test_clipping_is_that_of_the_true_gradient(jit_compile):
     model = _model(keras.optimizers.SGD(1.0), jit_compile=jit_compile)
@@ -92,6 +94,7 @@ def test_clipping_is_that_of_the_true_gradient(jit_compile):
     np.testing.assert_allclose(-model.layers[0].bias.numpy(), step, rtol=0.02, atol=1e-3)
 
 
+@pytest.mark.by_day(None)
 def test_a_pass_that_is_not_scaled_is_not_divided():
     model, written = _model(_scaling(keras.optimizers.SGD(0.0), 64.0), around=OwnStep), []
     expected = _true_gradient(model)
@@ -102,6 +105,7 @@ def test_a_pass_that_is_not_scaled_is_not_divided():
         np.testing.assert_allclose(each.value, expected, atol=3e-3)
 
 
+@pytest.mark.by_day(None)
 def test_a_handler_in_the_users_loop_is_given_the_value_too():
     net, seen = _model("sgd"), []
     optimizer = _scaling(keras.optimizers.SGD(0.0), 64.0)
@@ -140,6 +144,7 @@ def test_an_intercepted_model_in_fit_and_in_an_eager_tape():
         step()  # its backward pass is traced before the scale is known
 
 
+@pytest.mark.by_day(None)
 def test_functions_of_single_examples_give_what_each_backward_pass_alone_gives():
     """So `clip_by_global_norm` clips each example alone."""
     net, layer = _model("sgd", policy="float32"), "hidden"

@@ -38,6 +38,7 @@ def gradients(compute, losses_of, model):
     return sorted(map(float, losses)), tape.gradient(total, [v.value for v in model.trainable_variables])
 
 
+@pytest.mark.by_day(one_in=4)
 @pytest.mark.parametrize("calls", [1, 2])
 @pytest.mark.parametrize("twice", [False, True])
 def test_losses_after_an_eager_call(calls, twice):

@@ -54,6 +54,7 @@ def test_one_backward_pass():
     assert products(several) == products(["first"]), "as many products for all nodes as for the lowest alone"
 
 
+@pytest.mark.by_day(None)
 def test_through_functions_and_saved_models(tmp_path):
     model = network()
     expected = tfjac.node_gradients(lambda: model(X)[:, 0], "relu[0]")
@@ -67,6 +68,7 @@ def test_through_functions_and_saved_models(tmp_path):
         np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.by_day(None)
 def test_nodes_as_sources_and_results_of_jacobians():
     model = network()
     hidden = below(model, X)
@@ -94,6 +96,7 @@ def test_nodes_as_sources_and_results_of_jacobians():
     np.testing.assert_allclose(got, tape.batch_jacobian(value, x), rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.by_day(None)
 def test_second_derivatives_at_nodes():
     model, v = network(), np.random.default_rng(2).normal(size=(6, 8)).astype("float32")
     hidden = below(model, X)
@@ -170,6 +173,7 @@ def test_forward_mode_through_edits():
     np.testing.assert_array_equal(tfjac.jacobian(stopped, kernel, mode="forward"), np.zeros([6, 3, 5, 3]))
 
 
+@pytest.mark.by_day(None)
 def test_shared_nodes_as_weights_of_per_example_functions():
     """What is computed of weights, for which examples have gradients as for a weight."""
     kernel, mask = tf.Variable(np.random.default_rng(3).normal(size=(5, 2)).astype("float32")), np.eye(5, 2)

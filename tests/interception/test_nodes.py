@@ -39,6 +39,7 @@ def test_sources_taps_and_bodies():
     assert set(inside) == {"Exp", "Cos"} and all("cond" in place for place in inside.values())
 
 
+@pytest.mark.by_day(None)
 def test_nodes_of_functions_and_saved_models(tmp_path):
     model = network()
     inner = tf.function(lambda x: model(x))
@@ -93,6 +94,7 @@ def test_layers_with_several_results():
         np.testing.assert_allclose(selected(model, selector), [wave], rtol=1e-6)
 
 
+@pytest.mark.by_day(None)
 def test_layers_of_a_saved_model_by_path(tmp_path):
     model = network()
     tf.saved_model.save(model, tmp_path)

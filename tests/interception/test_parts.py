@@ -32,6 +32,7 @@ def test_known_gradients_at_several_nodes():
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.by_day(None)
 def test_sources_pooled_for_an_optimizer():
     """Gradients at the result, by NumPy, of two sources one after the other; the step is that of the whole batch."""
     model, whole = network(), network()

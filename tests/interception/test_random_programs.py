@@ -12,7 +12,7 @@ from tests.jacobians.random_programs import RandomProgram
 CLAIMS = []
 
 
-@pytest.mark.by_day(one_in=4)
+@pytest.mark.by_day(one_in=8)
 @pytest.mark.parametrize("seed", range(8))
 def test_random_program(seed):
     check(seed, [CLAIMS[0], CLAIMS[1 + seed % 3]])

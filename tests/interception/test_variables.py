@@ -24,6 +24,7 @@ def of_squares(function, x, sources):
     return gradients(lambda: tf.reduce_sum(function(x) ** 2), list(sources))[1]
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("where", ["eager", "xla"])
 def test_minimising_and_maximising_by_variables(where):
     """The gradients of a group reversed, those of all others as they were; also where a loop reads them."""
@@ -39,6 +40,7 @@ def test_minimising_and_maximising_by_variables(where):
     assert 2 < len(reversed_ones) < len(plain)
 
 
+@pytest.mark.by_day(None)
 def test_every_read_of_a_variable():
     """In a branch, in a loop, gathered from, and in two calls of a layer."""
     table, v = tf.Variable(np.arange(12.0).reshape(4, 3)), tf.Variable(0.7, dtype=tf.float64)
@@ -58,6 +60,7 @@ def test_every_read_of_a_variable():
     np.testing.assert_allclose(patched(x), function(x, table, tf.constant(1.4, tf.float64)), rtol=1e-12)
 
 
+@pytest.mark.by_day(None)
 def test_variables_of_a_saved_model(tmp_path):
     model = network()
     model.export(tmp_path, verbose=False)
@@ -70,6 +73,7 @@ def test_variables_of_a_saved_model(tmp_path):
         np.testing.assert_allclose(one, sign * other, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.by_day(None)
 def test_gradients_and_values_of_variables_among_nodes():
     """As by a tape: one for each variable, however often it is read."""
     model = recurrent()

@@ -16,7 +16,7 @@ def diagonal(model, x, **kwargs):
     )
 
 
-@pytest.mark.by_day("values")
+@pytest.mark.by_day(one_in=4)
 @pytest.mark.parametrize("build, shape", [(networks.mlp, (3,)), (networks.grouped_cnn, (4, 4, 3))])
 def test_against_each_example_alone(build, shape, dtype, rng):
     model = build(dtype.name)
@@ -51,7 +51,7 @@ MAPPED = {
 }
 
 
-@pytest.mark.by_day("values")
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("n", [None, 4])
 @pytest.mark.parametrize("name", MAPPED)
 def test_through_a_vectorised_map(name, n, rng):
@@ -83,7 +83,7 @@ def test_rows_by_other_numbers(name, rng):
         )
 
 
-@pytest.mark.by_day(one_in=2)
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("limits", [{}, {"chunk_size": 1}])
 def test_through_a_loop(limits, rng):
     cell = tf.keras.layers.GRU(2, dtype="float64")
@@ -123,6 +123,7 @@ OF_MATRICES = {
 }
 
 
+@pytest.mark.by_day(one_in=4)
 @pytest.mark.parametrize("name", OF_MATRICES)
 def test_matrices_of_an_open_batch(name, rng):
     x = tf.constant(rng.normal(size=(2, 3)))
@@ -131,6 +132,7 @@ def test_matrices_of_an_open_batch(name, rng):
     assert_all_close(found, blocks(OF_MATRICES[name], x), 1e-9)
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("steps", [1, 2])
 def test_a_scan_of_an_open_batch(steps, rng):
     """Over one step, that begins with what the sequence begins with, the loop has none."""

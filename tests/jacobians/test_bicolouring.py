@@ -42,6 +42,7 @@ def traced(function, **options):
     return jacobian, made
 
 
+@pytest.mark.by_day(one_in=5)
 @pytest.mark.parametrize(
     "options", [{}, {"jit_compile": True}, {"chunk_size": 1}, {"memory_budget": 10}, {"verify": True}], ids=str
 )

@@ -50,6 +50,7 @@ def check(function, variables, **options):
         np.testing.assert_allclose(block, rows, rtol=2e-6, atol=1e-7 if block.dtype == tf.float32 else 1e-12)
 
 
+@pytest.mark.by_day(one_in=6)
 @pytest.mark.parametrize("options", [{}, {"chunk_size": 4}, {"verify": True}])
 @pytest.mark.parametrize("function", [summed, looped])
 def test_few_parameters(taken, function, options):
@@ -63,12 +64,14 @@ def test_few_rows(taken):
     assert taken == ["pull_back"]
 
 
+@pytest.mark.by_day(None)
 def test_one_example_of_many_rows(taken):
     """It has no other to mix with, and no warning is needed."""
     check(lambda: tf.reshape(looped(), [1, -1]), [V, W])
     assert taken == ["push_forward"]
 
 
+@pytest.mark.by_day(None)
 def test_several_tensors(taken):
     scale = tf.Variable(0.7, dtype=tf.float64)
     functions = [lambda: summed() * scale, lambda: looped() * scale]

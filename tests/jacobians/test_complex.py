@@ -93,7 +93,7 @@ def setting(rng):
     return tf.constant(rng.normal(size=(EXAMPLES, INPUTS))), variables
 
 
-@pytest.mark.by_day(one_in=2)
+@pytest.mark.by_day(one_in=4)
 @pytest.mark.parametrize("name", MODELS)
 def test_real_weights_of_complex_models(name, rng):
     x, v = setting(rng)

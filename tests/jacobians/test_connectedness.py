@@ -166,6 +166,7 @@ LOST = {
 }
 
 
+@pytest.mark.by_day(one_in=3)
 @pytest.mark.parametrize("ask", LOST)
 def test_every_function_says_what_is_lost(ask):
     w = tf.Variable([0.4, 1.6])

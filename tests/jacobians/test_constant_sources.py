@@ -75,7 +75,7 @@ def of_kind(kind, compute, function, values):
 KINDS = ["eager", "captured", "captured before", "in the graph", "argument"]
 
 
-@pytest.mark.by_day("values")
+@pytest.mark.by_day(one_in=10)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_has_no_right_gradient_is_refused(name, kind):
@@ -87,7 +87,7 @@ def test_what_has_no_right_gradient_is_refused(name, kind):
                 of_kind(kind, compute, function, values)
 
 
-@pytest.mark.by_day("values")
+@pytest.mark.by_day(one_in=25)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", RIGHT)
 def test_derivatives_by_constants(name, kind, rng):
@@ -112,7 +112,7 @@ def test_what_is_fixed_on_the_way_is_not_refused(rng):
     )
 
 
-@pytest.mark.by_day("values")
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("of_another", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
 def test_derivatives_of_jacobians_in_chunks(kind, of_another, rng):
@@ -141,7 +141,7 @@ CHUNKED = {
 }
 
 
-@pytest.mark.by_day(one_in=3)
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("kind", ["eager", "argument"])
 @pytest.mark.parametrize("name", CHUNKED)
 def test_derivatives_of_other_jacobians_in_chunks(name, kind, rng):

@@ -177,7 +177,7 @@ FUNCTIONS = {
 }
 
 
-@pytest.mark.by_day(one_in=3)
+@pytest.mark.by_day(one_in=8)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_users_own_control_flow(name, rng, record_coverage):
     function, *shapes = FUNCTIONS[name]
@@ -188,7 +188,7 @@ def test_users_own_control_flow(name, rng, record_coverage):
     record_coverage(name, "rule")
 
 
-@pytest.mark.by_day(one_in=2)
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("name", ["TensorArray written", "loop in loop", "by autograph", "tf.cond in a loop"])
 def test_users_own_control_flow_under_xla(name, rng):
     function, *shapes = FUNCTIONS[name]
@@ -203,7 +203,7 @@ OF_TWO_RESULTS = {
 }
 
 
-@pytest.mark.by_day("values")
+@pytest.mark.by_day(one_in=4)
 @pytest.mark.parametrize("chunk_size", [None, 2])
 @pytest.mark.parametrize("name", OF_TWO_RESULTS)
 def test_variables_of_results_that_are_not_used(name, chunk_size, rng):
@@ -222,6 +222,7 @@ def test_variables_of_results_that_are_not_used(name, chunk_size, rng):
     np.testing.assert_array_equal(tfjac.jacobian(ys, [w, v])[1], np.zeros((N, 3, 3)))
 
 
+@pytest.mark.by_day(None)
 def test_embedding_gathered_in_a_loop(rng):
     def model(ids, table, w):
         def step(t, h):
@@ -305,6 +306,7 @@ def test_variables_assigned_after_the_loop(rng):
         too_late(x)
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("function", [loop_over_examples, weights_in_an_array])
 def test_what_is_refused_works_row_by_row(function, rng):
     model, x = Function(function, rng.normal(size=(3, 3))), rng.normal(size=(N, 3))

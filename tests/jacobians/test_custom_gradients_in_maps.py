@@ -59,6 +59,7 @@ ASK = {
 }
 
 
+@pytest.mark.by_day(one_in=10)
 @pytest.mark.parametrize("ask", ASK)
 @pytest.mark.parametrize("name", CASES)
 def test_jacobians(name, ask):
@@ -67,6 +68,7 @@ def test_jacobians(name, ask):
     np.testing.assert_allclose(ASK[ask](lambda: mapped(name, w), w), expected, rtol=1e-12)
 
 
+@pytest.mark.by_day(one_in=3)
 @pytest.mark.parametrize("name", CASES)
 def test_products(name):
     w, v = tf.Variable(W), np.array([0.3, 1.7])

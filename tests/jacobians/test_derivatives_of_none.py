@@ -17,6 +17,7 @@ def slope_of_batch_normalisation(offset):
     return tf.gradients(y, x)[0]
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.filterwarnings("ignore:tfjac")
 @pytest.mark.parametrize("mode", ["auto", "reverse", "forward"])
 def test_of_one_and_of_several_results(mode):
@@ -105,6 +106,7 @@ TWICE = {
 }
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.filterwarnings("ignore:tfjac")
 @pytest.mark.parametrize("name", TWICE)
 def test_recompute_grad_is_not_differentiated_twice(name):

@@ -26,6 +26,7 @@ def added(x, w):
 TWICE = {"bounds of a clip": clipped, "scale, offset and mean": normalised, "a sum": added}
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.filterwarnings("ignore:tfjac. no factor")
 @pytest.mark.parametrize("name", TWICE)
 def test_one_tensor_at_two_inputs(name, rng):

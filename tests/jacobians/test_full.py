@@ -30,7 +30,7 @@ JIT_IN_TURN = [
 """Every two of a mode, a dtype, and XLA or not."""
 
 
-@pytest.mark.by_day("values")
+@pytest.mark.by_day(one_in=6)
 @pytest.mark.parametrize("mode, dtype, jit", JIT_IN_TURN, ids=lambda value: getattr(value, "name", None))
 def test_of_inputs_and_weights(mode, dtype, jit, rng):
     model = networks.mlp(dtype.name)
@@ -43,6 +43,7 @@ def test_of_inputs_and_weights(mode, dtype, jit, rng):
     assert_all_close(results, expected, tolerance)
 
 
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("mode", ["auto", "reverse", "forward"])
 def test_chunked_equals_whole(mode, x):
     """A chunk that divides the number of rows, one that does not, one pass at a time, and by a budget of bytes."""
@@ -103,6 +104,7 @@ def _numeric_jacobian(function, variable, step=1e-2):
     return np.moveaxis(np.array(columns), 0, -1).reshape(*columns[0].shape, *value.shape)
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("shape", [(), (4,), (2, 3, 2)])
 def test_outputs_of_any_rank(shape, x):
     weight = tf.Variable(np.linspace(-1.0, 1.0, 3))
@@ -225,6 +227,7 @@ def test_mixing_examples(x):
     assert_all_close(compute(x), expected, 1e-10)
 
 
+@pytest.mark.by_day(None)
 def test_second_derivatives(x):
     """The Jacobian of a Jacobian, by tf.gradients inside and by a tape around."""
     weight = tf.Variable([[0.3, -0.2], [0.5, 0.1], [0.2, 0.7]], dtype=tf.float64)
@@ -247,6 +250,7 @@ def test_second_derivatives(x):
         assert_all_close([inside, tape.gradient(around, weight)], [expected, expected], 1e-8)
 
 
+@pytest.mark.by_day(None)
 def test_recurrent_inputs(rng):
     """Where pfor loses track of the loop's lists, and XLA refuses what pfor makes of them."""
     cell = tf.keras.layers.LSTM(2, dtype="float64")

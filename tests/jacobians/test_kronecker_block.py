@@ -124,6 +124,7 @@ def sides_of_kernel(layer, x, length):
     return tf.function(sides)(tf.constant(x)), tf.function(sides, input_signature=[tf.TensorSpec([3, *length, 2])])(x)
 
 
+@pytest.mark.by_day(one_in=5)
 @pytest.mark.parametrize("name", DILATED)
 def test_what_fills_up_a_dilated_convolution_is_no_position(name):
     """Seven places do not divide by the dilation: TensorFlow moves positions into the batch, and adds some."""

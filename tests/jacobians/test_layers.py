@@ -246,7 +246,7 @@ def assert_equals_oracle(jacobian, oracle, variables, tolerance):
         )
 
 
-@pytest.mark.by_day(one_in=3)
+@pytest.mark.by_day(one_in=25)
 @pytest.mark.parametrize("name", MODELS)
 def test_every_layer(name, rng, record_coverage):
     model, inputs = build(name, "float64", rng)
@@ -261,6 +261,7 @@ def test_every_layer(name, rng, record_coverage):
     record_coverage(name, "rule")
 
 
+@pytest.mark.by_day(one_in=3)
 @pytest.mark.parametrize("name", ["Dense rank 3", "Conv2D", "Embedding", "MultiHeadAttention", "LayerNormalization"])
 def test_under_xla_in_single_precision(name, rng):
     model, inputs = build(name, "float32", rng)
@@ -270,6 +271,7 @@ def test_under_xla_in_single_precision(name, rng):
     assert_equals_oracle(jacobian, oracle, variables, tolerance=1e-5)
 
 
+@pytest.mark.by_day(one_in=3)
 @pytest.mark.parametrize("name", ["Dense rank 3", "Conv2D", "LayerNormalization"])
 def test_mixed_precision(name, rng):
     """Computed in half precision: close to what the same network gives in single."""
@@ -313,6 +315,7 @@ def test_tensor_variable_of_plain_tensorflow(rng):
         np.testing.assert_allclose(block.numpy().reshape(rows.shape), rows, atol=1e-10)
 
 
+@pytest.mark.by_day(None)
 def test_no_layer_is_missing():
     """Every class of keras.layers whose source adds weights is in the table above, or among the recurrent ones."""
     in_table = {type(layer).__name__ for name in MODELS for layer in _layers_of(MODELS[name]())}

@@ -9,7 +9,7 @@ import tfjac
 from tests.jacobians.oracles import rows_one_at_a_time
 
 
-@pytest.mark.by_day(one_in=3)
+@pytest.mark.by_day(None)
 @pytest.mark.filterwarnings("error:tfjac. examples mix")
 @pytest.mark.parametrize("layer", ["LSTM", "GRU", "SimpleRNN"])
 def test_fit_as_the_model_that_was_saved(layer, tmp_path, rng):

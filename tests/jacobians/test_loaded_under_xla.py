@@ -68,7 +68,7 @@ def saved(tmp_path_factory):
     return path
 
 
-@pytest.mark.by_day(one_in=3)
+@pytest.mark.by_day(one_in=6)
 @pytest.mark.parametrize(
     "name", ["per_example_jacobian", "jacobian_operator", "clipped_gradients", "jvp", "vjp", "least_squares"]
 )

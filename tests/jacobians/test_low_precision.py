@@ -57,7 +57,7 @@ def losses_of(model, inputs):
     return losses
 
 
-@pytest.mark.by_day(one_in=2)
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize(("name", "layer"), CASES)
 def test_policies(name, layer, rng):
     """Close to what the same network gives in single precision, in the documented dtypes."""

@@ -42,7 +42,7 @@ IN_TURN = [
 """Every two of a network, a way to run and an implementation."""
 
 
-@pytest.mark.by_day("values")
+@pytest.mark.by_day(one_in=9)
 @pytest.mark.parametrize("name, compiled, implementation", IN_TURN, indirect=["compiled", "implementation"])
 def test_norms(name, compiled, implementation):
     model, losses, gradients = setting(name)

@@ -72,7 +72,7 @@ WAYS = [("native", None, False), ("twin", None, False)]
 IN_TURN = [(name, *way) for k, name in enumerate(MODELS) for way in (("native", N, True), WAYS[k % 2])]
 
 
-@pytest.mark.by_day("values")
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("name, implementation, batch, jit_compile", IN_TURN, indirect=["implementation"])
 def test_products(name, rng, implementation, batch, jit_compile):
     problem = problem_of(name)
@@ -130,6 +130,7 @@ def test_eager_callable_gives_the_same(problem):
     np.testing.assert_allclose(operator.gram(), dense.T @ dense, atol=1e-10)
 
 
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("name", ["cnn", "embedding"])
 def test_conjugate_gradient_takes_the_normal_equations(name, rng):
     """A user's linear operator: (JᵀJ + 1) x = b by TensorFlow's own solver."""
@@ -169,6 +170,7 @@ def test_several_outputs_follow_one_another(rng):
     np.testing.assert_allclose(operator(x), dense, atol=1e-5)
 
 
+@pytest.mark.by_day(one_in=2)
 def test_empty_batch_and_one_example(implementation):
     model = MODELS["mlp"]()
     p = model.count_params()
@@ -184,6 +186,7 @@ def test_empty_batch_and_one_example(implementation):
         np.testing.assert_allclose(gram, rows.numpy().T @ rows.numpy(), atol=1e-5)
 
 
+@pytest.mark.by_day(one_in=3)
 def test_a_permuted_batch_permutes_rows(problem, rng):
     model, x, variables, dense = problem
     order = rng.permutation(N)

@@ -19,7 +19,7 @@ in_graph = functools.partial(tf.function, autograph=False)
 LIMITS = [{"chunk_size": 1}, {"chunk_size": 9}, {"memory_budget": 500}]
 
 
-@pytest.mark.by_day(one_in=2)
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("name", ["mlp", "grouped_cnn", "embedding"])
 def test_chunked_equals_whole(name, rng):
     model = getattr(networks, name)()
@@ -117,6 +117,7 @@ def test_weight_behind_a_transpose(order, rng):
     assert_all_close(tfjac.per_example_jacobian(function, [weight]), full_jacobian(function, [weight]), 1e-12)
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("signature", [None, [tf.TensorSpec([None, 4, 4, 1], tf.float64)]], ids=["static", "open"])
 def test_a_convolution_whose_positions_go_into_the_batch_and_back(signature, rng):
     kernel, x = tf.Variable(rng.normal(size=(3, 3, 1, 2))), tf.constant(rng.normal(size=(3, 4, 4, 1)))
@@ -143,6 +144,7 @@ def test_custom_gradient_with_a_weight_as_argument(signature, rng):
     assert_all_close(results, full_jacobian(lambda: function(x), [kernel, beta]), 1e-11)
 
 
+@pytest.mark.by_day(None)
 def test_map_over_time_with_an_open_batch(rng):
     weight, x = tf.Variable(rng.normal(size=(2, 3))), tf.constant(rng.normal(size=(4, 5, 2)))
 

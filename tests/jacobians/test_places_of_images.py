@@ -47,6 +47,7 @@ PROGRAMS = {  # shape of the kernel, and the rows
 }  # fmt: skip
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_kernel(name):
     shape, rows = PROGRAMS[name]

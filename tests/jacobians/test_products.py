@@ -31,7 +31,7 @@ def backward(blocks, u):
     return [np.tensordot(u, block, u.ndim) for block in blocks]
 
 
-@pytest.mark.by_day("values")
+@pytest.mark.by_day(one_in=6)
 @pytest.mark.parametrize("build, shape", [(networks.mlp, (3, 3)), (networks.grouped_cnn, (2, 4, 4, 3))])
 def test_jvp_and_vjp(build, shape, compiled, dtype, rng):
     model = build(dtype.name)
@@ -56,6 +56,7 @@ def test_jvp_and_vjp(build, shape, compiled, dtype, rng):
     np.testing.assert_allclose(*inner, rtol=1e-10 if dtype == tf.float64 else 1e-3)  # ⟨Jv, u⟩ = ⟨v, Jᵀu⟩
 
 
+@pytest.mark.by_day(None)
 def test_jvp_through_a_loop(rng):
     """Where tf.autodiff.ForwardAccumulator fails: a recurrent layer inside a tf.function."""
     cell = tf.keras.layers.GRU(2, dtype="float64")
@@ -68,6 +69,7 @@ def test_jvp_through_a_loop(rng):
     assert_all_close(compute(x), expected, 1e-10)
 
 
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 def test_jvp_through_branches_of_different_values(sign, rng):
     """What one branch keeps for its gradient, the other has other values for: no backward reads what flows back."""
@@ -297,6 +299,7 @@ def test_no_hessian_of_what_is_no_gradient():
 INNER = tf.function(lambda x: tf.sin(x) ** 3)
 
 
+@pytest.mark.by_day(one_in=3)
 @pytest.mark.parametrize(
     "derivative",
     [

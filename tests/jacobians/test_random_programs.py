@@ -11,7 +11,7 @@ from tests.jacobians.oracles import rows_one_at_a_time
 from tests.jacobians.random_programs import RandomProgram
 
 
-@pytest.mark.by_day(one_in=4)
+@pytest.mark.by_day(one_in=12)
 @pytest.mark.parametrize("seed", range(24))
 def test_random_program(seed):
     check(seed)

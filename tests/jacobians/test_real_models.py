@@ -185,7 +185,7 @@ MODELS = {
 }
 
 
-@pytest.mark.by_day(one_in=3)
+@pytest.mark.by_day(one_in=12)
 @pytest.mark.parametrize("name", MODELS)
 def test_rows_by_rules_alone(name):
     with floating("float64"):

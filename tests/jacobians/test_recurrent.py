@@ -97,7 +97,7 @@ def assert_by_rule(model, inputs, variables, batch, tolerance=1e-10, oracle=None
     assert way == "rule"
 
 
-@pytest.mark.by_day(one_in=3)
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("name", LAYERS)
 def test_every_layer(name, record_coverage):
     model, inputs, oracle = built_with_rows(name)
@@ -111,7 +111,7 @@ def test_fixed_batch():
     assert_by_rule(model, inputs, model.trainable_variables, batch=N, oracle=oracle)
 
 
-@pytest.mark.by_day(one_in=2)
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("name", ["GRU", "ConvLSTM1D"])  # and an LSTM below
 def test_under_xla_in_single_precision(name):
     model, inputs = build(name, "float32")
@@ -140,6 +140,7 @@ def test_in_chunks_and_of_nothing():
     assert [block.shape for block in jacobian] == [(0, 2, *v.shape) for v in variables]
 
 
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("name", ["LSTM sequences", "stacked, Dense in front"])
 def test_products_of_nothing(name):
     """Without examples, where TensorFlow has lost the sizes of features, there are still as many columns as weights."""
@@ -156,6 +157,7 @@ def test_products_of_nothing(name):
     np.testing.assert_array_equal(adjoint, np.zeros(size))
 
 
+@pytest.mark.by_day(None)
 def test_products_without_rows():
     """The operator of a recurrent model keeps factors, and its products are those of its rows."""
     model, inputs, rows = built_with_rows("LSTM")

@@ -9,6 +9,7 @@ import tfjac
 METHODS = ["bilinear", "bicubic", "nearest", "area", "lanczos3", "gaussian", "mitchellcubic"]
 
 
+@pytest.mark.by_day(one_in=4)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
 @pytest.mark.parametrize("size", [(2, 3), (7, 4)])
 @pytest.mark.parametrize("method", METHODS)

@@ -30,6 +30,7 @@ WRITES = {
 }
 
 
+@pytest.mark.by_day(one_in=3)
 @pytest.mark.parametrize("n", [4, None], ids=["static", "open"])
 @pytest.mark.parametrize("name", WRITES)
 def test_row_k_goes_to_example_k(name, n):
@@ -100,6 +101,7 @@ PICKED = {
 }
 
 
+@pytest.mark.by_day(one_in=3)
 @pytest.mark.parametrize("n", [4, None], ids=["static", "open"])
 @pytest.mark.parametrize("name", PICKED)
 def test_rows_that_are_picked_and_put_back(name, n):

@@ -151,7 +151,7 @@ def assert_all_close(found, expected):
         np.testing.assert_allclose(each, wanted, rtol=2e-4, atol=5e-5)
 
 
-@pytest.mark.by_day(one_in=3)
+@pytest.mark.by_day(None)
 def test_jacobian(case):
     model, batch, expected = case
 
@@ -162,6 +162,7 @@ def test_jacobian(case):
     assert_all_close(rows(batch), expected)
 
 
+@pytest.mark.by_day(None)
 def test_operator(case):
     model, batch, expected = case
     flat = np.concatenate([rows.reshape(len(SIZES) * OUTPUTS, -1) for rows in expected], 1)
@@ -177,6 +178,7 @@ def test_operator(case):
     np.testing.assert_allclose(norms, np.linalg.norm(flat, axis=1), rtol=1e-4)
 
 
+@pytest.mark.by_day(one_in=3)
 def test_gradients(case):
     model, batch, expected = case
 
@@ -260,7 +262,7 @@ def features_moved(h, graph, num_graphs):
 WAYS = [ragged, neighbours, chosen, picked, pairs, against_the_edges, both_ends, features_moved]
 
 
-@pytest.mark.by_day("values")
+@pytest.mark.by_day(one_in=6)
 @pytest.mark.parametrize("pool", WAYS)
 @pytest.mark.parametrize("sizes_open", [False, True], ids=["known sizes", "open sizes"])
 def test_ways_to_move_rows(pool, sizes_open, rng):
@@ -352,7 +354,7 @@ def test_without_segments_it_is_the_jacobian_of_each_example(rng):
         np.testing.assert_array_equal(found, wanted)
 
 
-@pytest.mark.by_day(one_in=2)
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("joined", [False, True], ids=["apart", "joined by an edge"])
 def test_full_where_examples_may_mix(joined):
     """The same function for both: that graphs are apart shows when it runs."""
@@ -392,6 +394,7 @@ def test_full_of_what_has_no_segments_says_what_it_costs(rng):
         assert_all_close(rows(batch["nodes"]), expected)
 
 
+@pytest.mark.by_day(None)
 def test_a_row_that_goes_nowhere_by_a_number_below_all_int32(rng):
     """A plain cast of -2³² would put it into the first graph, and it is in the last."""
     layer, batch = dense(HIDDEN), batch_of_graphs(rng)

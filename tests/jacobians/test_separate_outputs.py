@@ -65,7 +65,7 @@ TAKEN, OTHERS = (
 )
 
 
-@pytest.mark.by_day("values")
+@pytest.mark.by_day(one_in=3)
 @pytest.mark.parametrize("rows", [None, 4])
 @pytest.mark.parametrize("program", [*TAKEN, alone, *OTHERS])
 def test_blocks(program, rows, rng, monkeypatch):

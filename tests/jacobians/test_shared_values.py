@@ -51,7 +51,7 @@ def double_precision():
     keras.config.set_dtype_policy("float32")
 
 
-@pytest.mark.by_day(one_in=2)
+@pytest.mark.by_day(None)
 @pytest.mark.filterwarnings(f"error:.*{WARNS}")
 @pytest.mark.parametrize("open_batch", [False, True])
 def test_batch_normalisation_twice(rng, open_batch):
@@ -59,7 +59,7 @@ def test_batch_normalisation_twice(rng, open_batch):
     check(lambda x: model(x, training=True), rng.normal(size=(30, 5)), model.trainable_variables, open_batch)
 
 
-@pytest.mark.by_day(one_in=2)
+@pytest.mark.by_day(None)
 @pytest.mark.filterwarnings(f"error:.*{WARNS}")
 @pytest.mark.parametrize("open_batch", [False, True])
 def test_batch_normalisation_of_images(rng, open_batch):
@@ -67,6 +67,7 @@ def test_batch_normalisation_of_images(rng, open_batch):
     check(lambda x: model(x, training=True), rng.normal(size=(20, 6, 6, 1)), model.trainable_variables, open_batch)
 
 
+@pytest.mark.by_day(None)
 @pytest.mark.filterwarnings(f"error:.*{WARNS}")
 def test_compiled(rng):
     model = normalised(layers.Dense(3), shape=(4,))
@@ -96,6 +97,7 @@ NAMES = ["less the mean", "a softmax over the batch", "a share of the largest", 
          "two scales"]  # fmt: skip
 
 
+@pytest.mark.by_day(one_in=6)
 @pytest.mark.filterwarnings(f"error:.*{WARNS}")
 @pytest.mark.parametrize("name", NAMES)
 def test_functions_of_a_batch(rng, name):
@@ -104,11 +106,13 @@ def test_functions_of_a_batch(rng, name):
     check(of_the_batch(name, w, v), rng.normal(size=(25, 4)), variables)
 
 
+@pytest.mark.by_day(None)
 def test_chunks_are_the_same(rng):
     model = normalised(layers.Dense(3), shape=(4,))
     check(lambda x: model(x, training=True), rng.normal(size=(12, 4)), model.trainable_variables, chunk_size=1)
 
 
+@pytest.mark.by_day(None)
 def test_dropout_is_drawn_once(rng):
     """The values are computed again with other weights, not with other random numbers."""
     model = normalised(layers.Dense(3), layers.Dropout(0.5), shape=(4,))
@@ -177,6 +181,7 @@ def test_operator(rng):
     np.testing.assert_allclose(operator.kernel(scales), dense * weights @ dense.T, atol=1e-8)
 
 
+@pytest.mark.by_day(None)
 def test_a_wide_model_is_never_formed(rng):
     """J of 2,400 residuals and 1,000,000 weights would take 20 GB."""
     keras.utils.set_random_seed(0)

@@ -29,7 +29,7 @@ LEARNED = {
 }
 
 
-@pytest.mark.by_day("values")
+@pytest.mark.by_day(one_in=20)
 @pytest.mark.parametrize("sizes", ["static", "open"])
 @pytest.mark.parametrize("name", LEARNED)
 def test_learned_queries(name, sizes, rng):
@@ -70,6 +70,7 @@ def one_row(name, rng):
     return (lambda x, row: ONE_ROW[name](x, row, weight)), weight
 
 
+@pytest.mark.by_day(one_in=4)
 @pytest.mark.parametrize("name", ONE_ROW)
 def test_one_row_at_run_time_is_refused(name, rng):
     function, weight = one_row(name, rng)

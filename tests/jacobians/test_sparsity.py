@@ -95,6 +95,7 @@ def test_compiled_by_xla(rng):
     np.testing.assert_allclose(jacobian, dense_jacobian(heat_on_grid, u), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.by_day(one_in=4)
 @pytest.mark.parametrize("limit", [{"chunk_size": 2}, {"memory_budget": 2000}])
 @pytest.mark.parametrize("mode", ["forward", "reverse"])
 def test_chunks_equal_the_whole(mode, limit, rng):
@@ -123,6 +124,7 @@ def bundle(cameras, points, seen_by, seen):
     return turned[:, :2] / turned[:, 2:]
 
 
+@pytest.mark.by_day(None)
 def test_bundle_adjustment(rng):
     cameras, points = (tf.Variable(numbers(rng, *shape)) for shape in ((4, 6), (30, 3)))
     seen_by, seen = rng.integers(0, 4, 80), rng.integers(0, 30, 80)

@@ -18,6 +18,7 @@ def test_rows_that_are_read(case):
     check_table(case)
 
 
+@pytest.mark.by_day(one_in=6)
 @pytest.mark.parametrize("case", GATHERED, ids=lambda case: case.name)
 def test_products_and_norms(case):
     check_gathered(case)
@@ -99,6 +100,7 @@ BY_ROWS_AND_WHOLE = {
 }
 
 
+@pytest.mark.by_day(one_in=11)
 @pytest.mark.parametrize("under_xla", [False, True])
 @pytest.mark.parametrize("name", BY_ROWS_AND_WHOLE)
 def test_a_table_used_by_rows_and_whole(name, under_xla, rng):

@@ -95,6 +95,7 @@ def unary(op_type):
     return lambda x: call(**{first: x})
 
 
+@pytest.mark.by_day(one_in=3)
 @pytest.mark.parametrize("op_type", sorted({*UNARY} - COMPLEX - FLAT - LOW))
 def test_an_op_of_one_input(op_type):
     check(unary(op_type), [[4]], op_type)
@@ -103,6 +104,7 @@ def test_an_op_of_one_input(op_type):
 TWO = ["Atan2", "DivNoNan", "Maximum", "Minimum", "MulNoNan", "Pow", "SquaredDifference", "Xdivy", "Xlog1py", "Xlogy"]
 
 
+@pytest.mark.by_day(one_in=5)
 @pytest.mark.parametrize("op_type", TWO)
 def test_an_op_of_two_inputs(op_type):
     first, second, *_ = inspect.signature(getattr(raw, op_type)).parameters
@@ -242,6 +244,7 @@ SUMS = [
 ]
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("op_type, function, shapes", [*ELEMENT_BY_ELEMENT, *MOVES, *SUMS])
 def test_a_rule(op_type, function, shapes):
     check(function, shapes, op_type)

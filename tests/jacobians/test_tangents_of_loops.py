@@ -99,6 +99,7 @@ def by_rows(function):
     return np.reshape(jacobian, [len(jacobian), -1, 3])
 
 
+@pytest.mark.by_day(one_in=3)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_is_what_tapes_give(name):
     (found,) = dense_of(lambda: forward_factors([FUNCTIONS[name]()], [V]))

@@ -77,7 +77,7 @@ def network(rng):
     return x, weights, lambda model: lambda x: model(tf.tanh(x @ weights[0]), weights[1])
 
 
-@pytest.mark.by_day("values")
+@pytest.mark.by_day(one_in=10)
 @pytest.mark.parametrize("n", [N, None], ids=["static", "open"])
 @pytest.mark.parametrize("name", MODELS)
 def test_per_example(name, n, rng):
@@ -99,6 +99,7 @@ def test_per_example(name, n, rng):
     np.testing.assert_allclose(gram, dense.T @ dense, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("n", [N, None], ids=["static", "open"])
 def test_products_through_loops(n, rng):
     """Weights go through a loop as the vectoriser writes it, as if each example had its own."""

@@ -44,17 +44,19 @@ OF_INPUTS = {
 }
 
 
+@pytest.mark.by_day(one_in=4)
 @pytest.mark.parametrize("name", ALL)
 def test_what_is_right_passes(name, model, x):
     ALL[name](model, x, model.trainable_variables)
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("name", OF_INPUTS)
 def test_what_is_right_passes_by_inputs(name, model, x):
     OF_INPUTS[name](model, x)
 
 
-@pytest.mark.by_day("values")
+@pytest.mark.by_day(one_in=5)
 @pytest.mark.parametrize("broken", ["a little too large", "rows of other examples"])
 @pytest.mark.parametrize("name", ALL)
 def test_a_broken_rule_is_found(name, broken, model, x, monkeypatch):
@@ -71,6 +73,7 @@ def test_a_broken_rule_is_found(name, broken, model, x, monkeypatch):
         ALL[name](model, x, model.trainable_variables[0])
 
 
+@pytest.mark.by_day(None)
 @pytest.mark.unverified("first it computes what is broken")
 def test_switched_on_by_the_environment(model, x, monkeypatch):
     rule = factor_rules._RULES["MatMul"]
@@ -97,6 +100,7 @@ def test_a_pattern_that_lacks_entries_is_found(x):
         tfjac.sparse_jacobian(ys, x, lacking, verify=True)
 
 
+@pytest.mark.by_day(None)
 def test_what_cancels_is_no_error(rng):
     """The gradient of a bias before a normalisation is rounding alone."""
     keras.utils.set_random_seed(0)
@@ -115,6 +119,7 @@ def test_rounding_in_half_precision_is_no_error(rng):
     tfjac.per_example_jacobian(ys, weight, verify=True)
 
 
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("seed", [1, 2])
 def test_what_cancels_everywhere_in_half_precision_is_no_error(seed):
     """A normalisation of two channels leaves their signs: all that lies before has derivatives of rounding alone."""
@@ -154,6 +159,7 @@ def test_nothing_is_added_where_it_is_not_wanted(model, x):
     assert [op for op in verified if op.type == "Assert"]
 
 
+@pytest.mark.by_day(None)
 def test_a_seed_gives_the_same_cotangents_again(model, x):
     """They are drawn by Python's `random`, once for each trace."""
 

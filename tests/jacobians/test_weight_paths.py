@@ -35,7 +35,7 @@ WEIGHTS = {
 }
 
 
-@pytest.mark.by_day("values")
+@pytest.mark.by_day(one_in=8)
 @pytest.mark.parametrize("use", ["added", "multiplied", "matrix"])
 @pytest.mark.parametrize("name", WEIGHTS)
 def test_rows(name, use, rng):
@@ -76,6 +76,7 @@ def test_a_weight_in_two_precisions(rng):
     np.testing.assert_allclose(tfjac.per_example_jacobian(y, v), slopes, rtol=1e-6)
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("outputs", [1, 2])
 def test_a_weight_of_many_steps_is_one_product(outputs, rng):
     """The graph of an unrolled recurrence grows with its steps, not with their square: one join, whatever the steps."""

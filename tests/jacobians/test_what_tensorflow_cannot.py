@@ -24,6 +24,7 @@ def jacobian_of_turning(x, k):
     return (np.eye(size)[places.ravel()] * (2 * x.ravel())).reshape(*places.shape, *SHAPE)
 
 
+@pytest.mark.by_day(one_in=6)
 @pytest.mark.parametrize("mode", ["auto", "reverse", "forward"])
 @pytest.mark.parametrize("k", range(4))
 def test_branches_of_other_shapes(k, mode, rng):
@@ -42,6 +43,7 @@ def test_products_of_branches_of_other_shapes(rng):
     np.testing.assert_allclose(tfjac.batch_jacobian(lambda: turned(source, 1), source), blocks)
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("positive", [True, False])
 def test_a_choice_that_data_make(positive, rng):
     """One branch keeps the shape, the other one does not; which is taken shows when the graph runs."""
@@ -89,6 +91,7 @@ def through_a_loop(x, steps, mapped):
     return tf.while_loop(lambda i, z: i < 3, step, (0, x), maximum_iterations=steps)[1]
 
 
+@pytest.mark.by_day(None)
 def test_a_map_in_a_loop_under_xla(rng):
     x, v = rng.normal(size=(2, 3)), rng.normal(size=(2, 3))
 
@@ -129,6 +132,7 @@ OPERATIONS = {
 }
 
 
+@pytest.mark.by_day(one_in=4)
 @pytest.mark.parametrize("size", [(), (1,), (3,), (1, 3), (2, 1), (2, 3)])
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_sparse_with_dense(name, size, rng):
@@ -146,6 +150,7 @@ def test_sparse_with_dense(name, size, rng):
     np.testing.assert_allclose(tfjac.vjp(y, source), expected.sum((0, 1)), rtol=1e-7, atol=1e-9)
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("ragged", [True, False])
 def test_rows_that_are_filled(ragged):
     """Rows 1 and 3 of four are empty, and get the last element of x."""
@@ -164,6 +169,7 @@ def test_rows_that_are_filled(ragged):
         np.testing.assert_allclose(tfjac.jacobian(filled, source, mode=mode), expected, atol=1e-15)
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("align", ["RIGHT_LEFT", "LEFT_RIGHT"])
 def test_a_value_that_pads(align):
     """One off the three diagonals of a matrix, and one at the end of the two short ones, taken out."""

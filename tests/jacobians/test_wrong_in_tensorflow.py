@@ -72,7 +72,7 @@ def x(rng):
     return values + 0.1 * np.sign(values)
 
 
-@pytest.mark.by_day(one_in=4)
+@pytest.mark.by_day(one_in=24)
 @pytest.mark.parametrize("name", DIFFERENTIATED)
 def test_both_modes_and_second_derivatives_against_differences(name, x, rng):
     function, v = DIFFERENTIATED[name], rng.normal(size=x.shape)
@@ -112,6 +112,7 @@ OF_FIRST_ORDER = {
 }
 
 
+@pytest.mark.by_day(one_in=4)
 @pytest.mark.parametrize("name", OF_FIRST_ORDER)
 def test_a_tape_around_first_derivatives_of_moments(name, x, rng):
     """As of a gradient penalty: TensorFlow stops the gradient of the mean, which counts in second derivatives."""
@@ -139,6 +140,7 @@ LOOPS = {
 }
 
 
+@pytest.mark.by_day(None)
 @pytest.mark.filterwarnings("ignore:tfjac")  # of the number of squarings in expm
 @pytest.mark.parametrize("name", LOOPS)
 def test_through_loops(name, x):

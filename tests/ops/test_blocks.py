@@ -63,7 +63,7 @@ def test_values(case, implementation, compiled, dtype, rng):
     np.testing.assert_allclose(found, stack.kernel(), **tolerance(dtype))
 
 
-@pytest.mark.by_day(one_in=2)
+@pytest.mark.by_day(one_in=6)
 @pytest.mark.parametrize("case", CASES)
 def test_values_in_plain_hlo(case, need_native, monkeypatch, rng):
     monkeypatch.setenv("TFJAC_XLA", "hlo")
@@ -116,6 +116,7 @@ def test_factors_of_very_different_sizes(decades, implementation, rng):
     np.testing.assert_allclose(ops.jacobian_kernel(a, d, 2), stack.kernel(), **tolerance(dtype))
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("open_sizes", ["examples", "all"])
 def test_open_sizes(open_sizes, implementation, rng):
     stack = Stack(rng, *CASES["absent"])
@@ -138,6 +139,7 @@ sizes = st.integers(0, 7)
 factors = st.lists(st.tuples(st.integers(1, 3), sizes, sizes, st.sampled_from(["gio", "oig"])), min_size=1, max_size=3)
 
 
+@pytest.mark.by_day(None)
 @hypothesis.settings(max_examples=120)
 @hypothesis.given(data=st.data(), factors=factors, seed=st.integers(0, 2**32 - 1))
 def test_shapes_that_fit(data, factors, seed):
@@ -150,6 +152,7 @@ def test_shapes_that_fit(data, factors, seed):
     np.testing.assert_allclose(found, stack.kernel(), rtol=1e-11, atol=1e-11)
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("compiled", ["eager", "jit"], indirect=True)
 def test_gradient_against_finite_differences(compiled, implementation, rng):
     stack = Stack(rng, *CASES["absent"])
@@ -207,6 +210,7 @@ UNLIKE = {  # what broadcasts must not pass
 }
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("jit_compile", [False, True])
 def test_shapes_found_wrong_at_run_time(jit_compile, implementation):
     specs = [tf.TensorSpec([None] * 4), tf.TensorSpec([None] * 5)] * 2

@@ -24,6 +24,7 @@ CASES = {
 }
 
 
+@pytest.mark.by_day(one_in=3)
 @pytest.mark.parametrize("most_constrained_first", [True, False])
 @pytest.mark.parametrize("name", CASES)
 def test_no_row_has_a_colour_twice(name, most_constrained_first, implementation):

@@ -46,6 +46,7 @@ def test_indefinite_matrix_fails_until_damped(p, compiled, dtype, rng):
     np.testing.assert_allclose(solution[1], np.linalg.solve(matrix + 1e4 * np.eye(p), np.ones(p)), rtol=1e-4)
 
 
+@pytest.mark.by_day(one_in=3)
 def test_semidefinite_matrix_of_zeros_fails(compiled, dtype):
     solution, success = compiled(ops.damped_solve)(*(tf.zeros(s, dtype) for s in ([4, 4], [4], [4], [])))
     assert not success
@@ -80,7 +81,7 @@ def test_upper_triangle_is_not_read(p, compiled, dtype, rng):
     np.testing.assert_allclose(solution, np.linalg.solve(matrix + 0.5 * np.eye(p), np.ones(p)), rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.by_day("values")
+@pytest.mark.by_day(one_in=4)
 @pytest.mark.parametrize("p, k", [(3, 0), (3, 1), (3, 2), (0, 2), (3, None)])
 def test_sizes_that_are_open(p, k, implementation, rng):
     """Also a damping whose rank is open; k = None stands for a scalar."""
@@ -115,7 +116,7 @@ def gradients_of_cubes(*inputs):
     return tape.gradient(loss, inputs)
 
 
-@pytest.mark.by_day("values")
+@pytest.mark.by_day(one_in=3)
 def test_what_failed_has_no_gradient(implementation, compiled, rng):
     matrix = positive_definite(rng, 5)
     matrix[2, 2] = -2.0

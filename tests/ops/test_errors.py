@@ -127,7 +127,7 @@ UNLIKE = {  # what broadcasts, or can be reshaped, must not pass
 }
 
 
-@pytest.mark.by_day("values")
+@pytest.mark.by_day(one_in=4)
 @pytest.mark.parametrize("jit_compile", [False, True])
 def test_shapes_found_wrong_at_run_time(jit_compile, implementation):
     def checked(op):

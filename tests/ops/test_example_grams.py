@@ -10,6 +10,7 @@ from tfjac import ops
 pytestmark = pytest.mark.usefixtures("implementation")
 
 
+@pytest.mark.by_day(one_in=3)
 @every_way
 @pytest.mark.parametrize("n, m, p", [(0, 3, 2), (3, 0, 2), (3, 2, 0), (500, 25, 5), (3, 130, 32), (2, 70, 33)])
 def test_values(n, m, p, compiled, dtype, rng):

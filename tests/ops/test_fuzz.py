@@ -30,6 +30,7 @@ problems = {
 }
 
 
+@pytest.mark.by_day(None)
 @hypothesis.settings(max_examples=150)
 @hypothesis.given(**problems)
 def test_shapes_that_fit(n, m, blocks, seed):
@@ -61,6 +62,7 @@ def check(name, n, m, blocks, seed):
 shape = st.lists(st.integers(0, 3), max_size=6)
 
 
+@pytest.mark.by_day(None)
 @hypothesis.settings(max_examples=300)
 @hypothesis.given(
     a=st.lists(st.lists(st.integers(0, 3), min_size=3, max_size=5), min_size=1, max_size=2),

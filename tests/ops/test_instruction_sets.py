@@ -10,6 +10,7 @@ import tensorflow as tf
 OBJECTS = pathlib.Path(__file__).parents[2] / "build" / "native" / tf.__version__
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("name", ["avx2", "avx512"])
 def test_variants_share_no_symbols(name):
     objects = sorted(OBJECTS.glob(f"{name}/*_cpu.o"))

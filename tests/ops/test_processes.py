@@ -79,6 +79,7 @@ def test_lesser_instruction_sets(need_native):
         assert run(VALUES, TFJAC_ISA=name).split() == [name]
 
 
+@pytest.mark.by_day(one_in=4)
 def test_inner_function_traced_outside_of_xla(implementation, dtype, rng):
     problem = Problem(rng, 4, 2, [(3, 1, 4, 2, "gio"), (1, 1, 2, 3, "ogi")])
     a, d = problem.tensors(dtype)

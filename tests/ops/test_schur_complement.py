@@ -44,7 +44,7 @@ def tensors(given, dtype=tf.float64):
     return [tf.constant(x, tf.int32 if x.dtype.kind == "i" else dtype) for x in given]
 
 
-@pytest.mark.by_day("values")
+@pytest.mark.by_day(one_in=14)
 @every_way
 @pytest.mark.parametrize("sizes", SIZES, ids=str)
 def test_values(sizes, compiled, dtype, rng):
@@ -83,6 +83,7 @@ def largest(dtype):
     return float(dtype.max)
 
 
+@pytest.mark.by_day(one_in=5)
 @every_way
 def test_what_overflows_is_said_and_zero(compiled, dtype, rng):
     solve = compiled(lambda *given: ops.schur_complement(*given, size=9))
@@ -116,6 +117,7 @@ def test_sums_overflow_where_their_terms_do_not(dtype):
         assert not success and not np.any(complement) and not np.any(projected)
 
 
+@pytest.mark.by_day(one_in=3)
 @every_way
 @pytest.mark.parametrize("place, value", [(1, 2**32), (1, -(2**32)), (3, 2**32 + 1)])
 def test_indices_that_no_int32_holds_do_not_wrap(place, value, implementation, compiled, dtype, rng, request):

@@ -113,6 +113,7 @@ def worst(found, expected):
     return max(np.abs(x - y).max() / np.abs(y).max() for x, y in zip(found, expected))
 
 
+@pytest.mark.by_day(one_in=2)
 def test_every_twin_and_its_gradient(expected, tensor_cores, monkeypatch):
     assert worst(twins(tf.float32), expected) < 1e-5
     monkeypatch.setattr(_products, "_split", lambda x: (x, tf.zeros_like(x)))  # products in TF32, with gradients

@@ -51,7 +51,7 @@ def check(found, problem, dtype):
     np.testing.assert_allclose(found["gram"], np.transpose(found["gram"]), rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.by_day("values")
+@pytest.mark.by_day(one_in=18)
 @ways_in_turn(CASES)
 def test_values(case, compiled, dtype, rng):
     problem = Problem(rng, *CASES[case])

@@ -49,6 +49,7 @@ def fit(start=START, **options):
     return least_squares(lambda: model(X), X, **options)
 
 
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("solver", ["qr", "cholesky"])
 def test_the_step_by_hand(solver):
     prior = (1.0, [None, 1 / np.sqrt(0.2), None])
@@ -123,6 +124,7 @@ def test_bad_input():
         LevenbergMarquardt(acceleration=True)
 
 
+@pytest.mark.by_day(None)
 def test_what_no_gradient_passes_is_held():
     """J does not see it move, so the second derivative must not, either: by hand, of r = x·(held x) + x²."""
     x = tf.Variable([0.9, 0.4], dtype="float64")
@@ -179,7 +181,7 @@ def network(width, rows, seed=0):
     return solve
 
 
-@pytest.mark.by_day(one_in=3)
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize(
     "width, rows, options, is_bent",
     [
@@ -199,7 +201,7 @@ def test_where_steps_are_bent(width, rows, options, is_bent):
     np.testing.assert_array_equal(by_default, bent if is_bent else straight)
 
 
-@pytest.mark.by_day(one_in=2)
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("drops", [False, True], ids=["open", "static"])
 @pytest.mark.parametrize("rows, is_bent", [(120, True), (20, False)])
 def test_where_steps_of_fit_are_bent(rows, is_bent, drops):
@@ -220,6 +222,7 @@ def test_where_steps_of_fit_are_bent(rows, is_bent, drops):
     np.testing.assert_allclose(by_default, bent if is_bent else straight, rtol=1e-6)
 
 
+@pytest.mark.by_day(None)
 def test_targets_that_can_be_met_are_met(rng):
     """A network of 661 weights and 277 of yacht's rows: no more error is left than rounding, in a hundred steps."""
     x, y = yacht()

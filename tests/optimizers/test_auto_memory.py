@@ -146,7 +146,7 @@ def linear(loss="mse", **options):
     return model
 
 
-@pytest.mark.by_day(one_in=2)
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("name", LOSSES)
 def test_steps_are_those_of_the_recursion(name):
     """Batches of 20 in another order each time, with a ragged last one, as Keras makes them."""
@@ -164,6 +164,7 @@ def test_steps_are_those_of_the_recursion(name):
     np.testing.assert_allclose(model.optimizer.current_damping, oracle.damping, rtol=1e-6)
 
 
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("noise", [0.0, 0.5])
 def test_damping_is_less_without_noise_alone(noise):
     random = np.random.default_rng(3)
@@ -204,7 +205,7 @@ def streams(model):
 Y = np.sin(X @ TRUTH)
 
 
-@pytest.mark.by_day(one_in=2)
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize(
     "data",
     [
@@ -224,7 +225,7 @@ def test_the_same_data_again_changes_no_bit(data):
     assert models[0].optimizer.last_report == models[1].optimizer.last_report
 
 
-@pytest.mark.by_day(one_in=3)
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize(
     "data",
     [
@@ -240,6 +241,7 @@ def test_other_data_are_seen(data):
     assert streams(model)
 
 
+@pytest.mark.by_day(None)
 def test_new_draws_are_new_data_and_a_full_batch_after_batches_is_the_same_again():
     dropping, model = network(dropout=0.3), network()
     dropping.fit(X, Y, batch_size=150, epochs=4, verbose=0)
@@ -250,6 +252,7 @@ def test_new_draws_are_new_data_and_a_full_batch_after_batches_is_the_same_again
     assert not streams(model) and model.optimizer._memory._seen.numpy() == 0
 
 
+@pytest.mark.by_day(None)
 def test_weights_that_other_code_sets_are_a_new_beginning():
     """The next step is that of a new optimizer, but for its damping; the one after that looks at the loss again."""
     model, plain = network(), network(memory=None)
@@ -305,6 +308,7 @@ def test_a_batch_that_says_nothing_is_not_remembered():
 # ------------------------------------------------------------------------ in company
 
 
+@pytest.mark.by_day(None)
 def test_plain_fit_is_better_than_without_memory_and_than_the_mean():
     x = RNG.uniform(-1, 1, size=(600, 4)).astype("float32")
     y = (np.sin(3 * x[:, :1]) + x[:, 1:2] * x[:, 2:3] + 0.2 * RNG.normal(size=(600, 1))).astype("float32")
@@ -320,7 +324,7 @@ def test_plain_fit_is_better_than_without_memory_and_than_the_mean():
     assert losses["auto"] < 0.15 and losses["auto"] < 0.5 * losses[None]
 
 
-@pytest.mark.by_day(one_in=2)
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("last", ["sigmoid", None])
 def test_rare_classes_with_weights_do_not_drive_the_others_away(last):
     """One positive in a batch of 32, which counts 16 times as much: it must not pull on where it is met already."""
@@ -339,7 +343,7 @@ def test_rare_classes_with_weights_do_not_drive_the_others_away(last):
     assert np.abs(weights(model)).max() < 10
 
 
-@pytest.mark.by_day(one_in=3)
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize(
     "options",
     [
@@ -358,7 +362,7 @@ def test_every_damping_scaling_and_dtype_goes_with_it(options):
     assert streams(model) and history["loss"][-1] < 0.25 * history["loss"][0]
 
 
-@pytest.mark.by_day(one_in=2)
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize(
     ("options", "constraint"),
     [
@@ -377,6 +381,7 @@ def test_what_goes_without_memory_has_none(options, constraint):
     assert model.optimizer._memory is None
 
 
+@pytest.mark.by_day(None)
 def test_compiled_by_xla_it_is_the_same():
     models = network(), network()
     models[1].compile(LevenbergMarquardt(), loss="mse", jit_compile=True)

@@ -79,7 +79,7 @@ def test_each_fit_goes_as_if_alone(measured, damping, chunk_size):
     assert found.success.sum() >= COUNT - 2
 
 
-@pytest.mark.by_day("values")
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("scaling", ["auto", "more"])
 @pytest.mark.parametrize("damping", ["radius", "trust_region", "nielsen"])
 def test_fits_from_far_go_as_if_alone(rng, damping, scaling):
@@ -106,6 +106,7 @@ def test_fits_from_far_go_as_if_alone(rng, damping, scaling):
         np.testing.assert_allclose(found.cost[k], one.cost, rtol=1e-7)
 
 
+@pytest.mark.by_day(None)
 def test_rejected_attempts_that_drown_in_rounding_end_a_fit(rng):
     """In float32 some fits come so near to their minima that no attempt is accepted; they try one, and not thirty."""
     measured, x = decays(rng, 400).astype("float32"), started(400, tf.float32)
@@ -116,7 +117,7 @@ def test_rejected_attempts_that_drown_in_rounding_end_a_fit(rng):
     np.testing.assert_array_less(-1e-5, found.cost / exact.cost - 1)
 
 
-@pytest.mark.by_day(one_in=2)
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("jit_compile", [False, True])
 def test_bounds_and_fixed_parameters_of_each(rng, jit_compile):
     """Against SciPy within bounds of each fit: the same minima, and the same parameters at their bounds."""
@@ -144,7 +145,7 @@ def test_bounds_and_fixed_parameters_of_each(rng, jit_compile):
     np.testing.assert_allclose(found.x[1], by_scipy(measured[1], [2.0, 1.0]).x, rtol=1e-6)
 
 
-@pytest.mark.by_day(one_in=2)
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("outside, chunk_size", [([4], None), ([4], 1), (range(9), 3), (range(COUNT), None)])
 def test_a_start_outside_of_its_bounds_harms_no_other(rng, outside, chunk_size):
     """These fits are INFEASIBLE, and stay; the others go on, also where nothing else is under way."""
@@ -245,7 +246,7 @@ def of_several_tensors(x, measured):
     return residuals
 
 
-@pytest.mark.by_day(one_in=4)
+@pytest.mark.by_day(one_in=7)
 @pytest.mark.parametrize(
     "form",
     [read_by_themselves, read_with_args, with_numbers, mapped_over_fits]
@@ -264,7 +265,7 @@ def test_forms_of_residuals(rng, form):
         np.testing.assert_allclose(found.x[k], by_scipy(measured[k], [2.0, 1.0]).x, rtol=1e-5)
 
 
-@pytest.mark.by_day(one_in=2)
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("shared", ["times", "reduced"])
 def test_shared_data_with_as_many_rows_as_there_are_fits(rng, shared):
     """Data that all fits share are not taken for those of each, although there are as many as fits."""
@@ -301,7 +302,7 @@ def by_a_branch_on_the_number(p, y):
     return tf.cond(tf.shape(p)[0] > 3, lambda: residuals_of(p, y), lambda: 2 * residuals_of(p, y))
 
 
-@pytest.mark.by_day(one_in=2)
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize(
     "residuals, in_graph",
     [
@@ -341,7 +342,7 @@ GIVEN = {
 """Ways of giving data that are each fit's own."""
 
 
-@pytest.mark.by_day(one_in=12)
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("count", [COUNT, T.size])
 @pytest.mark.parametrize("given", GIVEN)
 def test_what_is_captured_is_each_fits_own_as_arguments_are(rng, given, count):
@@ -358,6 +359,7 @@ def test_what_is_captured_is_each_fits_own_as_arguments_are(rng, given, count):
             np.testing.assert_allclose(found.x[k], by_scipy(measured[k], [2.0, 1.0]).x, rtol=1e-5)
 
 
+@pytest.mark.by_day(None)
 def test_rows_of_other_fits_among_what_is_captured(rng):
     """They go by the place: all fits are evaluated at once, as they were."""
     measured, x = tf.constant(decays(rng)), started()
@@ -394,7 +396,7 @@ def test_nests_of_variables_in_a_graph(rng):
         tf.function(lambda y: tf.gradients(fit.python_function(y)[0].cost, y))(tf.constant(measured))
 
 
-@pytest.mark.by_day(one_in=2)
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("given", ["argument", "captured tensor", "captured variable"])
 def test_data_with_an_open_number_of_rows(rng, given):
     """There may be a row for each fit: all fits are evaluated at once, in a graph and eagerly."""
@@ -431,6 +433,7 @@ def test_residuals_of_any_scale(rng):
         np.testing.assert_allclose(found.x[k], by_scipy(measured[k], [2.0, 1.0]).x, rtol=2e-3)
 
 
+@pytest.mark.by_day(None)
 def test_undetermined_fits_are_named(rng):
     """A parameter that the data of one fit do not depend on: its errors are NaN, those of the others are not."""
     measured, x = decays(rng), started()
@@ -526,6 +529,7 @@ def test_a_start_and_a_cost_at_infinity(rng):
         assert np.isnan(found.standard_errors()[1:]).all()
 
 
+@pytest.mark.by_day(None)
 def test_errors_with_a_loss_that_is_a_function(measured):
     """A tape differentiates it, at the end of fits too: errors are those by Huber's formula of the loss named so."""
     values, x = np.delete(measured, [3, 7], axis=0), started(COUNT - 2)

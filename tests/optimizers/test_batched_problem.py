@@ -61,6 +61,7 @@ def test_it_solves_as_least_squares_does(rng, counted, options):
     assert before == len(calls) == 3, "for so many fits, one more, and any number"
 
 
+@pytest.mark.by_day(None)
 def test_it_finds_the_minima_of_scipy(rng):
     measured, x = decays(rng), started()
     problem = LeastSquaresProblem(residuals_of, x, batch_dims=1, xtol=1e-12, loss="soft_l1", loss_scale=0.1)
@@ -94,6 +95,7 @@ def test_other_numbers_of_fits(rng, counted):
     np.testing.assert_array_equal(x.numpy(), found.x)
 
 
+@pytest.mark.by_day(None)
 def test_bounds_of_each_fit_go_with_one_number_of_fits(rng):
     x = open_start(4)
     problem = LeastSquaresProblem(residuals_of, x, batch_dims=1, bounds=(0.0, np.full([4, 2], 3.0)))
@@ -103,6 +105,7 @@ def test_bounds_of_each_fit_go_with_one_number_of_fits(rng):
         problem.solve(decays(rng, 5))
 
 
+@pytest.mark.by_day(None)
 def test_least_squares_of_as_many_fits_as_the_variables_have_now(rng):
     x = open_start(2)
     for count in (2, 5):
@@ -114,6 +117,7 @@ def test_least_squares_of_as_many_fits_as_the_variables_have_now(rng):
         np.testing.assert_allclose(found.x[:, 0], measured @ shape / (shape @ shape), rtol=1e-6)
 
 
+@pytest.mark.by_day(None)
 def test_other_shapes_are_traced_once_each(counted, rng):
     """More residuals for each fit, and data that all fits share, which are known by their shape."""
     x, calls = started(), []
@@ -135,6 +139,7 @@ def test_other_shapes_are_traced_once_each(counted, rng):
 NEST = "a nest of variables, a dictionary of data"
 
 
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("form", ["reading", "capturing", NEST])
 def test_forms_of_residuals_and_data(rng, form):
     """What residuals capture may change its values; the nest of variables is that of the result."""
@@ -167,6 +172,7 @@ def test_rows_that_residuals_capture_belong_to_one_number_of_fits(rng):
         problem.solve()
 
 
+@pytest.mark.by_day(None)
 def test_residuals_for_all_fits_only_are_traced_for_each_number(rng):
     x = open_start(5)
     problem = LeastSquaresProblem(by_counting, x, batch_dims=1)
@@ -180,6 +186,7 @@ def test_residuals_for_all_fits_only_are_traced_for_each_number(rng):
             np.testing.assert_allclose(found.cost[k], (k + 1) ** 2 * expected.cost, rtol=1e-6)
 
 
+@pytest.mark.by_day(None)
 def test_inside_of_a_function(rng):
     """An `Outcome`, with the data of each call; what was traced outside is not mixed up with it."""
     x, measured = started(), decays(rng)
@@ -226,6 +233,7 @@ def test_refused(rng):
         LeastSquaresProblem(residuals_of, x, batch_dims=1).solve(decays(rng, 19))
 
 
+@pytest.mark.by_day(None)
 def test_a_result_stays_what_it_was(rng):
     """Its errors are of its own point and data, whenever they are asked for."""
     x = open_start(4)

@@ -76,6 +76,7 @@ def test_every_step_is_that_of_numpy(solver):
     assert accepted > 5 and optimizer.noise_level == pytest.approx(beta**-0.5)
 
 
+@pytest.mark.by_day(None)
 def test_a_linear_model_finds_the_fixed_point():
     """MacKay 1992: iterated in NumPy from the singular values of the design, whatever the loss is divided by."""
     rng = np.random.default_rng(1)
@@ -136,6 +137,7 @@ def test_saved_and_gone_on(tmp_path):
     assert flat(loaded).tobytes() == flat(model).tobytes()
 
 
+@pytest.mark.by_day(None)
 def test_a_batch_without_use_changes_nothing():
     """Not in the first step, before there are precisions, and not later."""
     model = compiled()

@@ -56,6 +56,7 @@ def by_differences(u, t, h=1e-4):
     return (value(t + h) - 2 * value(t) + value(t - h)) / h**2 + value(t)
 
 
+@pytest.mark.by_day(None)
 def test_a_network_that_cheats_is_found_out():
     u, t = network(), points(60)
     found = tfjac.least_squares(oscillation(u), u.trainable_variables, args=(t,), max_steps=200)
@@ -67,6 +68,7 @@ def test_a_network_that_cheats_is_found_out():
     np.testing.assert_allclose(ratio * np.sqrt(np.mean(equation(u, t) ** 2)), between, rtol=1e-2)
 
 
+@pytest.mark.by_day(None)
 def test_one_that_solves_the_equation_is_left_alone():
     u, t = network(), points(60, end=3.0)
     tfjac.least_squares(oscillation(u), u.trainable_variables, args=(t,), max_steps=100)
@@ -90,7 +92,7 @@ class Oscillation(keras.Model):
         return tf.reduce_mean((second + value) ** 2) + tf.reduce_sum((at_zero - 1) ** 2) + tf.reduce_sum(slope**2)
 
 
-@pytest.mark.by_day(one_in=2)
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize(("end", "cheats"), [(END, True), (3.0, False)])
 def test_step_monitor_warns_of_it(end, cheats):
     model, t = Oscillation(), points(60, end)
@@ -106,6 +108,7 @@ def test_step_monitor_warns_of_it(end, cheats):
     assert (history["val_loss"][-1] > 100 * history["loss"][-1]) == cheats
 
 
+@pytest.mark.by_day(None)
 def test_a_table_that_is_overfitted_warns_where_the_last_weights_remain():
     """`tfjac.fit` restores those of the lowest validation loss, which are no worse there."""
     rng = np.random.default_rng(0)
@@ -164,7 +167,7 @@ def test_no_size_of_residuals_is_too_large_or_too_small_to_be_compared():
         np.testing.assert_allclose(tfjac.check_between(lambda x: x, ([3 * size],), ([4 * size, 0.0],)), 4 / 3 / 2**0.5)
 
 
-@pytest.mark.by_day(one_in=2)
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize(
     ("callback", "bad"), [(tfjac.callbacks.StepMonitor, np.nan), (tfjac.callbacks.Convergence, np.inf)]
 )

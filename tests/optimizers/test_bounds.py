@@ -54,7 +54,7 @@ def scipy_minimum(function, start, lower, upper):
     return min(found, key=lambda result: result.cost)
 
 
-@pytest.mark.by_day(one_in=2)
+@pytest.mark.by_day(one_in=7)
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_same_minimum_and_active_set_as_scipy(name):
     function, start, lower, upper = PROBLEMS[name]

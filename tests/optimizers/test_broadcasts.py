@@ -20,7 +20,7 @@ def _fit_with(loss, batch_size=7):
     model.fit(N[:, None], N[:, None], batch_size=batch_size, verbose=0)
 
 
-@pytest.mark.by_day(one_in=2)
+@pytest.mark.by_day(one_in=4)
 @pytest.mark.parametrize(
     "call",
     [

@@ -41,7 +41,7 @@ def plan_of(problem, **given):
         return LeastSquaresProblem(residuals, variable, **options, **given).plan()
 
 
-@pytest.mark.by_day(one_in=2)
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("name", CHOICES)
 def test_what_is_chosen(name):
     problem, expected = CHOICES[name]
@@ -49,6 +49,7 @@ def test_what_is_chosen(name):
     assert plan.solver in expected and plan.memory < 8 * 10**9
 
 
+@pytest.mark.by_day(one_in=4)
 @pytest.mark.parametrize("name", LARGE)
 def test_at_real_size_nothing_plans_more_than_its_budget(name):
     plan = plan_of(LARGE[name], memory_budget=BUDGET)
@@ -56,6 +57,7 @@ def test_at_real_size_nothing_plans_more_than_its_budget(name):
     assert plan.solver in PRODUCTS | SPARSE | DENSE
 
 
+@pytest.mark.by_day(None)
 def test_the_op_that_keeps_j_from_being_sparse_is_named():
     """A running sum of rows: each example depends on all rows before its own."""
     rng = np.random.default_rng(0)

@@ -47,6 +47,7 @@ SIGMAS = {
 }
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("absolute", [False, True])
 @pytest.mark.parametrize("sigma", SIGMAS)
 def test_curve_fit(sigma, absolute):
@@ -93,6 +94,7 @@ def test_named_parameters_and_data_sets():
     np.testing.assert_allclose(list(both.standard_errors().values()), np.sqrt(np.diag(pcov)), rtol=1e-4)
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("dtype", [tf.float32, tf.float64])
 def test_residuals(dtype):
     """Also as one tensor of several, for many fits at once, with the data as an argument, and by parts."""

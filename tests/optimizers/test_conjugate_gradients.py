@@ -60,6 +60,7 @@ def block_diagonal(blocks):
     return whole
 
 
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("kind, jit_compile", [("kronecker", True), ("block_diagonal", True), ("diagonal", False)])
 def test_preconditioner_by_the_formula(kind, jit_compile):
     network, sizes = Network(), [12, 3, 6]
@@ -114,7 +115,7 @@ def blocks_of_different_sizes():
     return model, lambda: [model(inside) - 1.0, 3 * model(edge), 0.1 * last.kernel.value]
 
 
-@pytest.mark.by_day("values")
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize(
     "make, kind",
     [
@@ -131,7 +132,7 @@ def test_layers_of_all_kinds(make, kind):
     np.testing.assert_allclose(step, expected, rtol=1e-6, atol=1e-8 * np.abs(expected).max())
 
 
-@pytest.mark.by_day(one_in=2)
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("kind", KINDS)
 def test_parameters_that_are_held_stay_out(kind):
     """A minimum with weights fixed is that of SciPy's problem without them, whatever couples them to the others."""
@@ -160,6 +161,7 @@ def _placed(free, part):
     return vector
 
 
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("near", [False, True])
 def test_steps_are_as_exact_as_the_gradient_is_small(near):
     network, tolerance = Network(), 0.3

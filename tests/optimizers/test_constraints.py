@@ -23,7 +23,7 @@ def fitted(constraint, solver="auto", jit_compile=False, epochs=25, seed=0, **op
     return model.get_weights()[0][:, 0], model.optimizer
 
 
-@pytest.mark.by_day(one_in=2)
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("solver, jit_compile", [("auto", False), ("cholesky", True), ("kernel", False)])
 def test_non_negative_weights(solver, jit_compile):
     expected, _ = scipy.optimize.nnls(X, Y[:, 0])
@@ -33,6 +33,7 @@ def test_non_negative_weights(solver, jit_compile):
     assert (found[expected == 0] == 0).all(), "at their bounds exactly"
 
 
+@pytest.mark.by_day(None)
 def test_with_a_regulariser():
     """min mean (x·w − y)² + l2‖w‖² over w ≥ 0, as non-negative least squares of a longer system."""
     rows = np.concatenate([X / np.sqrt(40), np.sqrt(0.5) * np.eye(6)])
@@ -41,6 +42,7 @@ def test_with_a_regulariser():
     np.testing.assert_allclose(found, expected, atol=1e-6 * expected.max())
 
 
+@pytest.mark.by_day(None)
 def test_every_step_is_feasible_from_any_start():
     for seed in range(2):
         found, optimizer = fitted("non_neg", epochs=1, seed=seed)

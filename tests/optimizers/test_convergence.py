@@ -24,6 +24,7 @@ def data_of(values):
     return values[..., :1] * np.exp(-values[..., 1:2] * T) + values[..., 2:]
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("damping", DAMPINGS)
 def test_a_start_at_the_solution_is_converged(damping):
     x = tf.Variable(STARTS[0])
@@ -40,6 +41,7 @@ def test_each_of_many_fits_that_start_at_the_solution_is_converged():
     assert (result.cost > 0).any() and np.all(result.success)
 
 
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_a_network_at_the_weights_that_made_the_data(dtype):
     keras.utils.set_random_seed(0)
@@ -54,6 +56,7 @@ def test_a_network_at_the_weights_that_made_the_data(dtype):
     assert result.cost > 0 and result.success
 
 
+@pytest.mark.by_day(None)
 def test_fit_from_the_solution_is_converged():
     keras.utils.set_random_seed(0)
     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(30, "tanh"), keras.layers.Dense(2)])
@@ -78,6 +81,7 @@ def test_a_small_cost_is_not_zero():
     assert result.status is Status.STALLED and not result.success
 
 
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("damping", DAMPINGS)
 def test_no_convergence_where_damping_alone_makes_steps_tiny(damping):
     """Jennrich and Sampson's function from 100 times the start, where squares of residuals leave the range of float64.
@@ -94,6 +98,7 @@ def test_no_convergence_where_damping_alone_makes_steps_tiny(damping):
     assert not result.success or cosines.max() < 1e-3
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("size", [1e6, 1e10])
 def test_rounding_of_a_manifold_whose_steps_are_parts_of_its_points(size):
     """A positive number in large units: a step of ε moves it by ε times its size, and no more."""

@@ -21,6 +21,7 @@ def converged_fit(model, epochs=60, batch_size=96, x=X, y=Y, **options):
     return callback, fit(model, epochs, batch_size, x, y, callbacks=[callback])
 
 
+@pytest.mark.by_day(None)
 def test_it_stops_at_the_minimum():
     """A linear model: that of the normal equations; more steps would change nothing."""
     with floating("float64"):
@@ -34,6 +35,7 @@ def test_it_stops_at_the_minimum():
     assert model.optimizer.last_report.reduction <= 1e-8 * history["loss"][-1]
 
 
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_the_first_step_may_build_the_model(dtype):
     """Tolerances are those of its dtype; wrong ones are refused before the first step."""
@@ -48,6 +50,7 @@ def test_the_first_step_may_build_the_model(dtype):
         converged_fit(compiled(keras.Sequential([keras.layers.Dense(2)])), xtol=2.0)
 
 
+@pytest.mark.by_day(None)
 def test_it_logs_what_the_steps_did():
     """The gradient norm is that of Keras' own loss, before the last step."""
     model = compiled(linear())
@@ -59,6 +62,7 @@ def test_it_logs_what_the_steps_did():
     assert history["accepted_steps"] == [1] and history["damping"] == [model.optimizer.current_damping]
 
 
+@pytest.mark.by_day(None)
 def test_mini_batches_do_not_converge_while_one_does_not():
     """The first half is fitted exactly from the start, the second is not: both are asked."""
     model = compiled(linear())
@@ -87,6 +91,7 @@ def test_tolerances_are_checked():
         converged_fit(compiled(optimizer=keras.optimizers.Adam()))
 
 
+@pytest.mark.by_day(None)
 def test_a_convex_loss_below_zero_converges():
     """Poisson's loss is negative for large counts: the gradient's tolerance is relative to its size."""
     rng = np.random.default_rng(0)

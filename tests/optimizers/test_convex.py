@@ -74,6 +74,7 @@ def check(outputs, name, hessian, ours, theirs):
     np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-9 * np.abs(theirs).max())
 
 
+@pytest.mark.by_day(one_in=11)
 @pytest.mark.parametrize("name", CASES)
 def test_curvature_and_gradient(name, all_found):
     outputs, pairs = all_found
@@ -87,6 +88,7 @@ def test_compiled_by_xla():
         check(outputs, name, *derivatives)
 
 
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("solver", ["cholesky", "qr", "kernel", "cg"])
 def test_step_of_a_square_and_a_cross_entropy(solver):
     network, (loss, hessian) = Network(), CASES["a square and a cross-entropy"]
@@ -107,6 +109,7 @@ def log_likelihood_of_noise(a):
     return -tf.reduce_mean(tf.math.log(tf.exp(-tf.square(a - REAL)) / np.pi))
 
 
+@pytest.mark.by_day(None)
 def test_a_square_written_as_a_likelihood():
     network, plain = Network(), Network()
     expected, _ = first_step(lambda: tf.reduce_mean(tf.square(plain() - REAL)), plain.variables)
@@ -114,6 +117,7 @@ def test_a_square_written_as_a_likelihood():
     np.testing.assert_allclose(step, expected, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.by_day(None)
 def test_a_weight_is_a_repetition():
     counts, (weighted, repeated) = RNG.integers(0, 3, N), (Network(), Network())
     which = np.repeat(np.arange(N), counts)
@@ -126,6 +130,7 @@ def test_a_weight_is_a_repetition():
 # ------------------------------------------------------------------ at the edges
 
 
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("logit", [30.0, 1e4])
 @pytest.mark.parametrize("kind, solver", [("softmax", "cholesky"), ("sigmoid", "kernel")])
 def test_saturated_logits_have_steps_that_lower_the_loss(logit, kind, solver):
@@ -164,6 +169,7 @@ def test_what_is_masked_may_be_anything():
     assert (step == 0).all() and optimizer.status is tfjac.Status.GRADIENT_TOLERANCE
 
 
+@pytest.mark.by_day(None)
 def test_zero_and_huge_weights():
     network, weights = Network(), np.array([0, 0, 1e12, 1e12, 0, 1e12, 1e12])
     loss = keras_loss("CategoricalCrossentropy", from_logits=True)
@@ -233,6 +239,7 @@ class Steps(keras.layers.Layer):
         return tf.reshape(x, [-1, 4, M])
 
 
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("activation", [None, "softmax"])
 def test_sequences_keep_their_examples(activation):
     """TensorFlow's op wants rows; taken from there, examples would mix, at a backward pass for each row."""

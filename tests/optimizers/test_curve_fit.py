@@ -30,6 +30,7 @@ def same(ours, theirs, rtol=1e-6):
         np.testing.assert_allclose(mine, reference, rtol=rtol, atol=rtol * np.abs(reference).max())
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("sigma", [None, 0.1, SIGMA, COVARIANCE], ids=["none", "number", "vector", "matrix"])
 def test_sigma(sigma):
     given = np.full(25, sigma) if isinstance(sigma, float) else sigma
@@ -124,6 +125,7 @@ def test_a_fit_cut_short_says_so():
         assert not tfjac.curve_fit(decay, X, Y, max_steps=1).success
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("name", ["Gauss1", "Nelson"])
 def test_certified_errors(name):
     """NIST's standard deviations, by a function of the data and parameters by number; `test_nist` has all problems."""

@@ -313,6 +313,7 @@ FAR = {
 }
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("name", FAR)
 def test_the_default_finds_certified_parameters_from_far(name):
     """NIST's first starts, from which Nielsen's rule finds neither within so many steps."""
@@ -322,7 +323,7 @@ def test_the_default_finds_certified_parameters_from_far(name):
     np.testing.assert_allclose(result.x, certified, rtol=1e-6)
 
 
-@pytest.mark.by_day(one_in=2)
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize(("size", "rules"), [(256, ("trust_region", "more")), (257, ("radius", "auto"))])
 def test_the_default_rules_go_by_the_number_of_parameters(size, rules):
     x, scale = tf.Variable(np.zeros(size)), np.linspace(1, 2, size)
@@ -337,7 +338,7 @@ def test_the_default_rules_go_by_the_number_of_parameters(size, rules):
         assert not np.array_equal(history().damping, history(*other).damping)
 
 
-@pytest.mark.by_day(one_in=3)
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("rule", ["radius", "nielsen", "multiplicative"])
 def test_the_first_damping_is_an_argument(rule):
     """One step of λ₀ = τ·max diag JᵀJ from the normal equations, in NumPy, and none of its successors."""

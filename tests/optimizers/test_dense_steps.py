@@ -48,14 +48,14 @@ def check_same(op, twin, steps=6):
     assert op.success == twin.success
 
 
-@pytest.mark.by_day(one_in=8)
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("name", more_garbow_hillstrom.PROBLEMS)
 def test_same_steps_on_hard_problems(name, seen):
     function, start = more_garbow_hillstrom.PROBLEMS[name][:2]
     check_same(*both(function, start, seen, max_steps=200))
 
 
-@pytest.mark.by_day(one_in=5)
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("name", nist.MODELS)
 def test_same_steps_on_certified_problems(name, seen):
     problem = nist.load(name)
@@ -64,7 +64,7 @@ def test_same_steps_on_certified_problems(name, seen):
         seen.clear()
 
 
-@pytest.mark.by_day(one_in=16)
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("name", more_garbow_hillstrom.PROBLEMS)
 @pytest.mark.parametrize("seed", [0, 1])
 def test_same_steps_within_bounds(name, seed, seen):
@@ -77,6 +77,7 @@ def test_same_steps_within_bounds(name, seed, seen):
     check_same(op, twin, steps=4)
 
 
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize(
     "options",
     [
@@ -91,7 +92,7 @@ def test_same_steps_by_other_methods(options, seen):
     check_same(op, twin)
 
 
-@pytest.mark.by_day(one_in=3)
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("loss", ["huber", "cauchy", "tukey"])
 def test_same_steps_with_robust_losses(loss, seen):
     generator = np.random.default_rng(3)
@@ -101,6 +102,7 @@ def test_same_steps_with_robust_losses(loss, seen):
     check_same(op, twin)
 
 
+@pytest.mark.by_day(None)
 def test_parameter_that_is_fixed_stays(seen):
     t = np.linspace(0.0, 1.0, 20)
     op, twin = both(
@@ -142,6 +144,7 @@ def test_against_scipy():
         np.testing.assert_allclose(np.abs(result.x), np.abs(reference.x), rtol=1e-6)
 
 
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("at", ["start", "trial"])
 def test_values_that_are_not_finite(at, seen):
     def residuals(x):
@@ -167,6 +170,7 @@ def test_error_of_the_residuals_leaves_the_variables(seen):
     np.testing.assert_array_equal(x.numpy(), [1.0, 2.0])
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("count", [1, 3])
 def test_callback_sees_each_step(count, seen):
     function, start = more_garbow_hillstrom.PROBLEMS["Osborne 1"][:2]
@@ -190,7 +194,7 @@ def test_checkpoint_goes_on_to_the_same_bits(tmp_path, seen):
     np.testing.assert_array_equal(x.numpy(), whole.numpy())
 
 
-@pytest.mark.by_day(one_in=2)
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize(
     "options",
     [

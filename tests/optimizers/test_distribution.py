@@ -151,6 +151,7 @@ def results():
     return run_alone(SCRIPT)
 
 
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("case", ["squares", "sums", "means", "memory"])
 def test_as_on_one_device(results, case):
     one, two = results[case]

@@ -23,6 +23,7 @@ def check(result, position, factor=1.0):
         np.testing.assert_allclose(found, expected, rtol=1e-13, atol=1e-13 * factor)
 
 
+@pytest.mark.by_day(one_in=5)
 @pytest.mark.parametrize("factor", [1.0, 2.0**400, 2.0**-400])
 @pytest.mark.parametrize("options", [{}, {"bounds": ([-9.0, -9.0], [2.5, 9.0])}, {"loss": "huber"}], ids=str)
 def test_of_one_variable_that_moves_on(options, factor):
@@ -48,6 +49,7 @@ def test_of_another_variable_that_is_read_and_changes():
     check(result, result.x, 2.0)
 
 
+@pytest.mark.by_day(None)
 def test_of_two_tensors_of_residuals():
     x = tf.Variable([1.0, 1.0], dtype=tf.float64)
 

@@ -54,6 +54,7 @@ def test_the_minimum_with_parameters_eliminated(solver):
     assert found.gradient_norm < 1e-5 and found.steps < 60
 
 
+@pytest.mark.by_day(None)
 def test_errors_are_those_of_the_parameters_left():
     found = fit()
     np.testing.assert_allclose(found.x, whole(REFERENCE.x), rtol=1e-6)
@@ -63,6 +64,7 @@ def test_errors_are_those_of_the_parameters_left():
     assert found.rank == 2 and found.degrees_of_freedom == 28 and not found.undetermined.any()
 
 
+@pytest.mark.by_day(None)
 def test_a_function_of_some_variables_with_one_fixed_and_resumed(tmp_path):
     sizes, rates = tf.Variable(START[::2]), tf.Variable(START[1::2])
     function = lambda: residuals([sizes[0], rates[0], sizes[1], rates[1]])  # noqa: E731
@@ -128,6 +130,7 @@ def test_bad_equations():
             LeastSquaresProblem(lambda: x - 3.0, x, **options)
 
 
+@pytest.mark.by_day(None)
 def test_a_function_may_take_gradients_itself():
     """A tape within it sees what it computes: x₀ + 2x₁ = 5, the gradient of (x₀ + 2x₁)²/2."""
 
@@ -142,6 +145,7 @@ def test_a_function_may_take_gradients_itself():
     np.testing.assert_allclose(found.x, [1.4, 1.8], rtol=1e-9)
 
 
+@pytest.mark.by_day(None)
 def test_optimality_leaves_out_what_equations_hold():
     """Of x − (1, 2, 4) with x₀ + x₁ + x₂ = 1 and x₂ held by a bound: the plane x₀ + x₁ = 1 − x₂ is what is left."""
     x = tf.Variable([0.0, 0.0, 1.0], dtype=tf.float64)

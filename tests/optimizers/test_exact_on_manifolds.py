@@ -48,6 +48,7 @@ def fitted(manifolds):
     return result, poses.numpy()
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("manifolds", [None, tfjac.manifolds.SE2()], ids=["plain", "SE2"])
 def test_a_graph_without_noise_ends_soon(manifolds):
     result, poses = fitted(manifolds)

@@ -48,6 +48,7 @@ def trained(model, x, y):
     return np.array(path)
 
 
+@pytest.mark.by_day(None)
 def test_a_linear_model_is_recursive_least_squares():
     x, y = stream(30, 6, [1.0, -2.0, 0.5])
     with floating("float64"):
@@ -57,6 +58,7 @@ def test_a_linear_model_is_recursive_least_squares():
     assert model.optimizer.num_accepted == 30
 
 
+@pytest.mark.by_day(None)
 def test_damping_holds_back_but_loses_nothing():
     """Damped at first, the estimate gets to where it would be: batches of two examples, fewer than parameters."""
     x, y = stream(80, 2, [1.0, -2.0, 0.5])
@@ -67,6 +69,7 @@ def test_damping_holds_back_but_loses_nothing():
     np.testing.assert_allclose(path[-20:], expected[-20:], rtol=1e-5)
 
 
+@pytest.mark.by_day(None)
 def test_it_follows_what_changes_and_settles_where_nothing_does():
     first, second = stream(40, 8, [1.0, -2.0, 0.5]), stream(60, 8, [-1.0, 0.0, 2.0])
     model = linear(memory=0.8, gram_dtype="float64")
@@ -74,7 +77,7 @@ def test_it_follows_what_changes_and_settles_where_nothing_does():
     np.testing.assert_allclose(trained(model, *second)[-1], [-1.0, 0.0, 2.0], atol=0.1)
 
 
-@pytest.mark.by_day("values")
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("damping", ["nielsen", "multiplicative", "trust_region"])
 def test_it_follows_after_a_long_time_with_nothing_to_gain(damping, dtype):
@@ -87,6 +90,7 @@ def test_it_follows_after_a_long_time_with_nothing_to_gain(damping, dtype):
     assert np.abs(path[-1] - [-1.0, 0.0, 2.0]).max() < 10 * 0.8**25 * 3
 
 
+@pytest.mark.by_day(None)
 def test_a_curve_from_a_stream_of_its_points():
     """The stream goes over the same 200 points again and again: it ends near the least squares of all of them."""
     x = RNG.uniform(-2, 2, (200, 1)).astype("float32")
@@ -119,6 +123,7 @@ def test_saved_and_gone_on(tmp_path):
     np.testing.assert_allclose(weights(loaded), weights(whole), rtol=1e-6)
 
 
+@pytest.mark.by_day(None)
 def test_what_is_not_finite_is_not_remembered():
     x, y = stream(12, 6, [1.0, -2.0, 0.5])
     with_gap, without = linear(memory=0.9), linear(memory=0.9)
@@ -158,6 +163,7 @@ def test_a_regulariser_fades_with_the_batches():
     np.testing.assert_allclose(weights(model), np.linalg.solve(gram, right), rtol=1e-8)
 
 
+@pytest.mark.by_day(None)
 def test_by_hand():
     x, y = stream(30, 6, [1.0, -2.0, 0.5])
     w, optimizer = tf.Variable(np.zeros(3)), LevenbergMarquardt(memory=0.9, damping=UNDAMPED)
@@ -231,6 +237,7 @@ COUNTS = {
 }
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("name", COUNTS)
 def test_what_a_batch_counts_for_is_what_its_loss_is_the_mean_of(name):
     make, loss, counts = COUNTS[name]

@@ -27,7 +27,7 @@ def explained(model, y=FAR):
     return 1 - np.mean((model.predict(X, verbose=0) - y) ** 2) / np.var(y, axis=0).mean()
 
 
-@pytest.mark.by_day(one_in=2)
+@pytest.mark.by_day(one_in=4)
 @pytest.mark.parametrize(
     "options",
     [{}, {"batch_size": 150}, {"validation_split": 0.2}, {"sample_weight": np.ones(400)}],
@@ -40,6 +40,7 @@ def test_prices_are_fitted_as_standardised_ones(options):
     assert explained(model) > 0.99
 
 
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("compiled", [False, True])
 def test_several_targets_and_a_compiled_model(compiled):
     model, y = mlp(units=2), np.concatenate([FAR, -0.01 * FAR], axis=1)
@@ -50,6 +51,7 @@ def test_several_targets_and_a_compiled_model(compiled):
     assert explained(model, y) > 0.9
 
 
+@pytest.mark.by_day(None)
 def test_the_last_layer_is_that_of_least_squares():
     """The outputs after no accepted step are those of NumPy's least squares on the features."""
     model = mlp()
@@ -65,7 +67,7 @@ def test_the_last_layer_is_that_of_least_squares():
     np.testing.assert_allclose(kept[0], expected, atol=0.02 * FAR.std())
 
 
-@pytest.mark.by_day(one_in=2)
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize(
     ("y", "options"),
     [
@@ -87,6 +89,7 @@ def test_other_targets_leave_the_start_alone(y, options):
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.by_day(None)
 def test_training_goes_on_from_where_it_was():
     model = mlp()
     with pytest.warns(UserWarning, match=SAID):
@@ -104,6 +107,7 @@ def test_a_last_layer_that_is_not_linear_is_said():
         tfjac.fit(model, X, FAR, max_steps=1)
 
 
+@pytest.mark.by_day(None)
 def test_fit_says_that_the_loss_is_large():
     model = mlp()
     model.compile(tfjac.LevenbergMarquardt(scaling="identity"), "mse")
@@ -112,6 +116,7 @@ def test_fit_says_that_the_loss_is_large():
     assert not tf.executing_eagerly() or model.optimizer.num_steps == 2
 
 
+@pytest.mark.by_day(None)
 def test_fit_is_as_good_in_the_unit_of_the_targets():
     model = mlp()
     model.compile(tfjac.LevenbergMarquardt(), "mse")

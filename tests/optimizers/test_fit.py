@@ -41,6 +41,7 @@ def weights(model):
     return np.concatenate([weight.ravel() for weight in model.get_weights()])
 
 
+@pytest.mark.by_day(None)
 def test_full_batch_falls_at_every_step():
     losses = fit(compiled(jit_compile=True), epochs=25)["loss"]
     assert losses[-1] < 0.01 * losses[0]
@@ -127,6 +128,7 @@ def test_a_batch_without_use_changes_no_bit_and_training_goes_on(jit_compile):
     assert np.isfinite(losses).all() and losses[-1] < first
 
 
+@pytest.mark.by_day(None)
 def test_dropout_judges_with_the_mask_of_the_step():
     """The loss of the trial has the same dropout mask as the loss of the linearisation: else gain ratios are noise."""
     keras.utils.set_random_seed(1)
@@ -139,6 +141,7 @@ def test_dropout_judges_with_the_mask_of_the_step():
         assert model.optimizer.last_ratio > 0.5
 
 
+@pytest.mark.by_day(None)
 def test_batch_normalisation_in_training_is_exact():
     keras.utils.set_random_seed(1)
     model = keras.Sequential(
@@ -148,6 +151,7 @@ def test_batch_normalisation_in_training_is_exact():
     assert (np.diff(losses) <= 0).all() and losses[-1] < 0.6 * losses[0]
 
 
+@pytest.mark.by_day(None)
 def test_convolutions():
     keras.utils.set_random_seed(1)
     images = RNG.normal(size=(24, 6, 6, 1)).astype("float32")
@@ -174,6 +178,7 @@ def mean_square(y, prediction):
     return tf.reduce_mean(tf.square(prediction - y))
 
 
+@pytest.mark.by_day(None)
 def test_functions_within_the_function():
     keras.utils.set_random_seed(1)
     model = keras.Sequential([layers.Input((4,)), InnerFunction(), layers.Dense(2)])
@@ -206,6 +211,7 @@ def test_large_model_on_small_and_large_batches():
     assert model.optimizer.solver_used == "kernel" and losses[-1] < 0.5 * losses[0]
 
 
+@pytest.mark.by_day(None)
 def test_a_train_step_of_ones_own():
     class Model(keras.Model):
         def __init__(self):
@@ -244,7 +250,7 @@ def state(optimizer):
     return [variable.numpy() for variable in optimizer.variables]
 
 
-@pytest.mark.by_day(one_in=2)
+@pytest.mark.by_day(one_in=3)
 @pytest.mark.parametrize("make", OPTIMIZERS.values(), ids=OPTIMIZERS)
 def test_a_saved_model_goes_on_as_if_never_stopped(make, tmp_path):
     model = compiled(mlp(), make())
@@ -301,6 +307,7 @@ def test_step_monitor_needs_levenberg_marquardt():
         fit(compiled(optimizer=keras.optimizers.Adam()), epochs=1, callbacks=[StepMonitor()])
 
 
+@pytest.mark.by_day(None)
 def test_what_users_can_ask():
     optimizer = LevenbergMarquardt()
     assert optimizer.status is Status.RUNNING and optimizer.num_attempts == 0 and optimizer.current_damping == 0

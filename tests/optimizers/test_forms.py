@@ -40,7 +40,7 @@ FORMS = {
 }  # fmt: skip
 
 
-@pytest.mark.by_day(one_in=2)
+@pytest.mark.by_day(one_in=4)
 @pytest.mark.parametrize("form", FORMS)
 def test_forms_of_residuals(form):
     make, residuals, args = FORMS[form]
@@ -48,6 +48,7 @@ def test_forms_of_residuals(form):
     np.testing.assert_allclose(sorted(found), sorted([SLOPE, OFFSET]), rtol=1e-6)
 
 
+@pytest.mark.by_day(None)
 def test_one_step_by_the_optimizer_takes_them_too():
     variables = pair()
     optimizer = LevenbergMarquardt()

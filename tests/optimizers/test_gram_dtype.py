@@ -23,6 +23,7 @@ def error_of_step(solver, gram_dtype, jit_compile=False):
     return np.linalg.norm(step - expected) / np.linalg.norm(expected)
 
 
+@pytest.mark.by_day(one_in=4)
 @pytest.mark.parametrize(
     ("solver", "jit_compile"), [("cholesky", False), ("cholesky", True), ("kernel", False), ("auto", False)]
 )

@@ -66,7 +66,7 @@ def squares(model, batch):
     return 0.5 * tf.reduce_sum(tf.square(model(batch) - batch["target"]))
 
 
-@pytest.mark.by_day("values")
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("solver", ["cholesky", "kernel", ConjugateGradientSolver(1e-12, 500), "qr"])
 @pytest.mark.parametrize("change", [dict, joined_by_an_edge], ids=["apart", "joined"])
 def test_step(network, rng, solver, change):
@@ -106,6 +106,7 @@ def test_one_trace_serves_both(network, rng):
             )
 
 
+@pytest.mark.by_day(None)
 def test_fit(rng):
     """Batches of graphs in a data set: a plain Keras model, sample weights and an L2 penalty included."""
     keras.utils.set_random_seed(3)
@@ -134,6 +135,7 @@ def padded(weights, x, ids, count):
     return tf.reduce_sum(tf.tanh(rows), axis=1) - 1.0
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("pooled", [means, padded])
 def test_a_weight_for_each_group_of_a_batch_of_any_size(pooled, rng):
     weights, x = tf.Variable(rng.normal(size=(3, 2))), rng.normal(size=(6, 3))

@@ -12,7 +12,7 @@ KINDS = {
 }  # fmt: skip
 
 
-@pytest.mark.by_day(one_in=4)
+@pytest.mark.by_day(one_in=8)
 @pytest.mark.parametrize("name", KINDS)
 def test_random_starts(name):
     starts, rng = RandomStarts(*mgh.PROBLEMS[name], KINDS[name]), np.random.default_rng(len(name))

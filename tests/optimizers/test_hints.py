@@ -40,7 +40,7 @@ def plan_of(residuals, *args):
     return tfjac.LeastSquaresProblem(lambda *args: residuals(tf.convert_to_tensor(x), *args), x).plan(*args)
 
 
-@pytest.mark.by_day(one_in=2)
+@pytest.mark.by_day(one_in=5)
 @pytest.mark.parametrize(("widens", "seen"), list(zip(WIDENS, SEEN_THROUGH, strict=True)))
 def test_the_op_that_widens_is_named_whatever_comes_before(widens, seen):
     function, advice = WIDENS[widens]
@@ -48,6 +48,7 @@ def test_the_op_that_widens_is_named_whatever_comes_before(widens, seen):
     assert f"of type {widens} " in hint and advice in hint
 
 
+@pytest.mark.by_day(None)
 def test_a_product_of_examples_is_named_not_what_moves_them():
     (hint,) = plan_of(lambda x: tf.matmul(FULL, tf.roll(x * x, 1, 0)) - 1.0).hints
     assert "of type MatMul " in hint
@@ -60,6 +61,7 @@ ADVISED = {
 }
 
 
+@pytest.mark.by_day(one_in=3)
 @pytest.mark.parametrize("name", ADVISED)
 def test_what_is_advised_is_sparse(name):
     residuals, args = ADVISED[name]
@@ -67,6 +69,7 @@ def test_what_is_advised_is_sparse(name):
     assert plan.solver == "sparse" and plan.hints == ()
 
 
+@pytest.mark.by_day(None)
 def test_few_columns_in_many_variables_are_not_read_once_more(monkeypatch):
     monkeypatch.setattr("tfjac.optimizers.fitting.traced.hints_of", lambda *args: pytest.fail("read once more"))
     points, cameras = tf.Variable(RNG.normal(size=[N, 3])), [tf.Variable(RNG.normal(size=[3])) for _ in range(2)]

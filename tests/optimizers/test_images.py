@@ -33,6 +33,7 @@ IMAGES = {
 }
 
 
+@pytest.mark.by_day(one_in=5)
 @pytest.mark.parametrize("case", IMAGES)
 def test_images_with_missing_values(case):
     """What is masked, or NaN, leaves places out of an image, whatever the model makes it of."""

@@ -12,6 +12,7 @@ Y = 3.0 * np.exp(-0.7 * T) + 0.2 * np.cos(5 * T)
 EXPECTED = scipy.optimize.least_squares(lambda b: b[0] * np.exp(-b[1] * T) - Y, [1.0, 0.1], xtol=1e-12)
 
 
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("jit_compile", [False, True])
 def test_least_squares_is_an_op_of_the_graph(jit_compile):
     """Data come in as arguments, the outcome goes out as it is, and the variables are where it says."""
@@ -40,6 +41,7 @@ def test_least_squares_is_an_op_of_the_graph(jit_compile):
     assert len(traces) == 1
 
 
+@pytest.mark.by_day(None)
 def test_the_same_as_eagerly_whatever_the_end():
     def residuals():
         return tf.stack([10 * (x[1] - x[0] ** 2), 1 - x[0]])
@@ -66,7 +68,7 @@ def model(b):
     return total
 
 
-@pytest.mark.by_day(one_in=2)
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("where", ["eager", "jit", "least_squares", "least_squares in a function"])
 def test_control_flow_in_residuals(where):
     b = tf.Variable(2.0, dtype=tf.float64)

@@ -137,6 +137,7 @@ def test_a_large_table_is_not_formed():
     np.testing.assert_allclose(found, rows * spread @ rows.T, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.by_day(None)
 def test_open_numbers_of_examples():
     model = network(5, 2)
 
@@ -165,6 +166,7 @@ def test_solved_again_for_other_numbers_of_examples():
         np.testing.assert_allclose(found.cost, expected.cost, rtol=1e-8)
 
 
+@pytest.mark.by_day(None)
 def test_outputs_of_one_input_are_one_block():
     model = network(5, 2)
 
@@ -192,7 +194,7 @@ def test_only_rows_that_no_variable_moves():
     np.testing.assert_array_equal(stack.kernel(tf.ones([1])), np.zeros((5, 5)))
 
 
-@pytest.mark.by_day(one_in=3)
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("what", [{"bounds": (-0.4, 0.4)}, {"fixed": [[[True, False]] * 4, None]}, {}])
 def test_a_whole_minimisation(what):
     """Minimised by the kernel as by a factorisation of JᵀJ."""

@@ -44,6 +44,7 @@ KINKS = {
 }
 
 
+@pytest.mark.by_day(one_in=9)
 @pytest.mark.parametrize("last", LAST)
 @pytest.mark.parametrize("name", KINKS)
 def test_a_kink_is_refused(name, last):
@@ -81,7 +82,7 @@ def test_what_has_curvature_is_taken_behind_a_softplus(name):
     step(SMOOTH[name], "softplus")
 
 
-@pytest.mark.by_day(one_in=2)
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("last", ["softplus", "exponential", "square"])
 @pytest.mark.parametrize(
     "loss", [lambda y, p: tf.abs(p), lambda y, p: tf.clip_by_value(p, 0, 1e6)], ids=["absolute", "clipped"]
@@ -94,6 +95,7 @@ def poisson_by_hand(y, p):
     return p - y * tf.math.log(p + 1e-7)
 
 
+@pytest.mark.by_day(one_in=3)
 @pytest.mark.parametrize("last", ["relu", "relu6"])
 @pytest.mark.parametrize("loss", ["poisson", "kl_divergence", poisson_by_hand])
 def test_a_logarithm_behind_relu_has_no_way_back_from_zero(loss, last):
@@ -101,5 +103,6 @@ def test_a_logarithm_behind_relu_has_no_way_back_from_zero(loss, last):
         step(loss, last)
 
 
+@pytest.mark.by_day(None)
 def test_a_logarithm_behind_relu_of_one_and_more_is_taken():
     assert step(lambda y, p: p - y * tf.math.log(p + 1.0), "relu") == 1

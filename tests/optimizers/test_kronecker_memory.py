@@ -112,7 +112,7 @@ class Factored:
         return first, second
 
 
-@pytest.mark.by_day(one_in=2)
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize(
     ("name", "penalty", "share"),
     [("mse", 0.0, False), ("mse", 0.05, False), ("binary", 0.0, False), ("poisson", 0.0, False), ("mse", 0.0, True)],
@@ -152,6 +152,7 @@ def by_example(model, kernel, x, signs):
     return np.array(rows)
 
 
+@pytest.mark.by_day(None)
 def test_what_is_kept_of_a_dense_layer_is_brute_force():
     """A ⊗ G of a layer of one position; of a bias JᵀJ itself. The trace is exact for what is drawn."""
     with floating("float64"):
@@ -170,6 +171,7 @@ def test_what_is_kept_of_a_dense_layer_is_brute_force():
         np.testing.assert_allclose(by_example(before, kernel, X[:30], signs), outer, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.by_day(None)
 def test_of_one_output_and_one_layer_a_step_is_that_of_gauss_newton():
     """A ⊗ G is JᵀJ there: with little damping the first step leads to the minimum of the batch."""
     with floating("float64"):
@@ -188,6 +190,7 @@ def test_of_one_output_and_one_layer_a_step_is_that_of_gauss_newton():
         np.testing.assert_allclose(model.get_weights()[0], best, rtol=1e-4)
 
 
+@pytest.mark.by_day(None)
 def test_with_much_damping_a_step_is_along_the_gradient():
     with floating("float64"):
         model = network(hidden=5)
@@ -216,7 +219,7 @@ def test_a_text_in_batches_of_open_size_has_factors_of_all_its_weights():
     assert sides == [*map(list, shapes), [(1, 1, 1), (1, 9, 9)]]
 
 
-@pytest.mark.by_day(one_in=2)
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("often", [False, True])
 def test_many_weights_with_one_output_have_factors_unless_they_multiply_often(often, monkeypatch):
     monkeypatch.setattr(memory, "MOST_OUTPUTS", 4)
@@ -233,6 +236,7 @@ def test_many_weights_with_one_output_have_factors_unless_they_multiply_often(of
 # ------------------------------------------------------------------------ in company
 
 
+@pytest.mark.by_day(None)
 def test_data_that_repeat_are_taken_as_a_full_batch():
     model = network()
     solvers = []
@@ -273,6 +277,7 @@ def test_saved_in_the_middle_of_an_epoch_and_gone_on(tmp_path):
     np.testing.assert_array_equal(weights(loaded), weights(whole))
 
 
+@pytest.mark.by_day(None)
 def test_compiled_by_xla_it_is_the_same():
     models = network(), network()
     models[1].compile(LevenbergMarquardt(), loss="mse", jit_compile=True)
@@ -282,6 +287,7 @@ def test_compiled_by_xla_it_is_the_same():
     np.testing.assert_allclose(weights(models[1]), weights(models[0]), rtol=2e-3, atol=1e-4)
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("restart", ["load_weights", "set_weights"])
 def test_a_fit_after_a_restart_is_the_first_one_again(restart, tmp_path):
     """By the state before the first batch, or by the weights alone, as for the next fold of a cross-validation."""
@@ -297,6 +303,7 @@ def test_a_fit_after_a_restart_is_the_first_one_again(restart, tmp_path):
     np.testing.assert_array_equal(found[1], found[0])
 
 
+@pytest.mark.by_day(None)
 def test_another_scaling_keeps_rows():
     model = network(scaling="marquardt")
     model.fit(X, Y[:, :2], epochs=1, verbose=0)
@@ -306,6 +313,7 @@ def test_another_scaling_keeps_rows():
 # ------------------------------------------------------------------------ at real size
 
 
+@pytest.mark.by_day(None)
 def test_a_recurrent_network_has_half_the_loss_of_adam_after_six_epochs(monkeypatch):
     """7,278 weights, an embedding among them, 30 classes at 16 places: the symbol before."""
     monkeypatch.undo()
@@ -320,6 +328,7 @@ def test_a_recurrent_network_has_half_the_loss_of_adam_after_six_epochs(monkeypa
     assert losses[0] < 0.5 * losses[1]
 
 
+@pytest.mark.by_day(None)
 def test_half_a_million_weights_and_several_outputs(monkeypatch):
     monkeypatch.undo()
     entry = keras.Input((600,))
@@ -332,6 +341,7 @@ def test_half_a_million_weights_and_several_outputs(monkeypatch):
     assert model.optimizer.solver_used == "kronecker" and history[-1] < 0.5 * history[0]
 
 
+@pytest.mark.by_day(None)
 def test_positions_of_a_batch_of_open_size_stay_with_their_example(monkeypatch):
     """Keras reshapes logits of texts to rows, by sizes that a ragged last batch leaves open; attention mixes places."""
     monkeypatch.undo()

@@ -30,6 +30,7 @@ def compiled(*parts, loss, **options):
     return model
 
 
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("more", [[], [layers.Softmax()]])
 def test_classes_at_each_place_of_a_sequence_with_a_ragged_last_batch(more):
     """TensorFlow leaves the number of classes open there, which is known from what it reshapes."""
@@ -41,6 +42,7 @@ def test_classes_at_each_place_of_a_sequence_with_a_ragged_last_batch(more):
     assert isinstance(model.optimizer._memory.model, KroneckerMemory)
 
 
+@pytest.mark.by_day(None)
 def test_a_step_on_an_open_batch_of_sequences_is_that_of_the_curvature_in_numpy():
     with floating("float64"):
         model = keras.Sequential([layers.Input((5, 3)), layers.Dense(4, use_bias=False)])
@@ -66,6 +68,7 @@ def numbers(*sides):
     return 2 * 2 * 4 * sum(a * a + b * b for a, b in sides)
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("budget", [None, 1e6])
 def test_factors_keep_to_the_memory_budget_and_the_plan_says_so(budget):
     """A of 300 inputs is over the budget: of that kernel a diagonal is kept, and steps are taken all the same."""

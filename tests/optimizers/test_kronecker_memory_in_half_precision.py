@@ -33,7 +33,7 @@ def trained(policy, body):
         return model, model.fit(X, Y, batch_size=50, epochs=4, verbose=0).history["loss"]
 
 
-@pytest.mark.by_day(one_in=2)
+@pytest.mark.by_day(None)
 @pytest.mark.filterwarnings("ignore:tfjac. moving statistics")
 @pytest.mark.parametrize("body", [perceptron, convolutions])
 def test_the_loss_falls_as_in_float32(body):
@@ -52,6 +52,7 @@ def one_layer(**options):
     return model
 
 
+@pytest.mark.by_day(None)
 def test_factors_of_a_small_network_are_kept_in_float32():
     """12 weights: with mixed precision factors are kept whatever the size."""
     model, x = one_layer(), RNG.normal(size=(20, 4)).astype("float32")

@@ -60,7 +60,7 @@ def sums_of_squares(layer, a, d):
     return [each.T @ each for each in rows]
 
 
-@pytest.mark.by_day(one_in=2)
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize(("make", "shape"), [(perceptron, (20, 4)), (convolutions, (12, 6, 6, 2))])
 def test_what_is_kept_is_of_the_cotangents_of_the_whole_batch(factors_for_all, make, shape):
     with floating("float64"):
@@ -87,6 +87,7 @@ MIXERS = {
 }
 
 
+@pytest.mark.by_day(one_in=3)
 @pytest.mark.parametrize("name", MIXERS)
 def test_rows_add_up_to_the_gradient_and_products_are_exact(name):
     v, w, x = (RNG.normal(size=size) for size in ((4, 3), (3,), (9, 4)))
@@ -146,6 +147,7 @@ def test_moving_statistics_are_those_of_keras(factors_for_all):
             np.testing.assert_allclose(one.numpy(), two.numpy(), rtol=1e-9)
 
 
+@pytest.mark.by_day(None)
 @pytest.mark.filterwarnings("ignore:tfjac. moving statistics")
 def test_digits_with_176_thousand_weights_beside_adam():
     images, labels = load_digits()
@@ -163,7 +165,7 @@ def test_digits_with_176_thousand_weights_beside_adam():
     assert losses[0] < losses[1]
 
 
-@pytest.mark.by_day(one_in=2)
+@pytest.mark.by_day(None)
 @pytest.mark.filterwarnings("ignore:tfjac. moving statistics")
 @pytest.mark.parametrize("mixes", [False, True])
 def test_of_one_output_rows_are_kept_only_where_examples_are_apart(mixes):

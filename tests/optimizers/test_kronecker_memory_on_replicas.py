@@ -68,6 +68,7 @@ def results():
     return run_alone(SCRIPT)
 
 
+@pytest.mark.by_day(None)
 def test_factors_and_steps_are_those_of_one_device(results):
     """Of one output the sign that is drawn does not matter; the last batch has 4 and 3 examples, which are summed."""
     assert results["one"][:2] == results["two"][:2] == ["KroneckerMemory", "kronecker"]

@@ -135,6 +135,7 @@ def test_a_linear_model_has_a_closed_form(examples):
     np.testing.assert_allclose(posterior.log_marginal_likelihood(), marginal.logpdf(y[:, 0]), rtol=1e-8)
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("name", ["gaussian", "categorical"])
 def test_what_is_not_given_maximises_the_marginal_likelihood(name):
     """Found by SciPy as well, from values far off."""
@@ -154,6 +155,7 @@ def test_what_is_not_given_maximises_the_marginal_likelihood(name):
     assert f"prior precision {posterior.prior_precision:.4g}" in repr(posterior) and name in repr(posterior)
 
 
+@pytest.mark.by_day(None)
 def test_the_last_layer_alone_and_a_list_of_variables():
     with floating("float64"):
         model = network()
@@ -194,6 +196,7 @@ def test_refused_by_name():
         posterior.predict(NEW)
 
 
+@pytest.mark.by_day(one_in=3)
 @pytest.mark.parametrize(
     ("name", "broken", "message"),
     [
@@ -213,6 +216,7 @@ def test_targets_that_the_likelihood_does_not_know(function, name, broken, messa
         function(model, X, broken(y))
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("noise", [None, "each_output"])
 def test_what_keras_masks_is_no_target(noise):
     """Of a linear model that is the regression on the rows that count alone, which has a closed form."""

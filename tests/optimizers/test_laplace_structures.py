@@ -58,7 +58,7 @@ def of_laplace_torch():
     return model, x, new, {"classification": rng.integers(3, size=20), "regression": rng.normal(size=(20, 3))}
 
 
-@pytest.mark.by_day(one_in=3)
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("case", OF_LAPLACE_TORCH, ids="-".join)
 @pytest.mark.parametrize("batch_size", [None, 7])
 def test_values_of_laplace_torch(case, batch_size):
@@ -82,6 +82,7 @@ def test_values_of_laplace_torch(case, batch_size):
     assert posterior.structure == structure
 
 
+@pytest.mark.by_day(None)
 def test_kronecker_factors_of_tables_and_of_positions():
     """Rows of a table exactly, without those between rows; a kernel with positions by the mean of its inputs."""
     ids = np.random.default_rng(1).integers(4, size=(12, 1))
@@ -199,7 +200,7 @@ def test_noise_of_each_output(side):
         tfjac.laplace(model, X, y, noise=[1.0, 2.0, 3.0])
 
 
-@pytest.mark.by_day(one_in=2)
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("side", ["weights", "examples"])
 def test_prior_of_each_variable(side):
     prior = np.array([0.5, 2.0, 0.3, 4.0, 1.0, 0.7])
@@ -243,7 +244,7 @@ def test_prior_of_each_variable_by_kronecker_factors():
     np.testing.assert_allclose(variance, np.stack([expected, expected], axis=1), rtol=1e-9)
 
 
-@pytest.mark.by_day(one_in=2)
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("structure", ["full", "kronecker"])
 def test_tuned_is_what_laplace_returns_for_the_same(structure):
     y = np.random.default_rng(4).normal(size=(14, 2))

@@ -87,12 +87,13 @@ def spared(graph):
     }
 
 
+@pytest.mark.by_day(None)
 def test_many_fits_alone_are_spared_grappler():
     assert spared(PROGRAMS["many fits"]().get_concrete_function().graph) == {True}
     assert spared(PROGRAMS["fit"]().get_concrete_function().graph) == {False}
 
 
-@pytest.mark.by_day(one_in=2)
+@pytest.mark.by_day(one_in=3)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_nested_loops_are_optimized_apart(name):
     graph = PROGRAMS[name]().get_concrete_function().graph
@@ -145,6 +146,7 @@ print(json.dumps([*costs, result.cost]))
 """
 
 
+@pytest.mark.by_day(None)
 def test_a_network_of_thousands_of_weights_that_solves_an_equation():
     """Large: it takes 2 GB, in a process of its own. Costs are TensorFlow's."""
     before, after, told = run_alone(POISSON)
@@ -232,7 +234,7 @@ def fitted(rows, width=1, open_size=False):
     return found
 
 
-@pytest.mark.by_day(one_in=2)
+@pytest.mark.by_day(one_in=3)
 @pytest.mark.parametrize("case", [{"rows": 30}, {"rows": 30, "width": 10**6}, {"rows": 30, "open_size": True}], ids=str)
 def test_loops_of_what_is_known_to_be_small_stay_where_they_are(case, monkeypatch):
     apart, original = [], loops._called_apart

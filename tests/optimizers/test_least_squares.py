@@ -38,7 +38,7 @@ PROBLEMS = {
 }
 
 
-@pytest.mark.by_day("values")
+@pytest.mark.by_day(one_in=6)
 @pytest.mark.parametrize(
     "name, solver",
     [
@@ -57,7 +57,7 @@ def test_same_minimum_as_scipy(name, solver):
     np.testing.assert_allclose(result.cost, (function(x).numpy() ** 2).sum() / 2, rtol=1e-12, atol=1e-300)
 
 
-@pytest.mark.by_day(one_in=3)
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("damping", ["nielsen", "multiplicative", "trust_region"])
 def test_every_damping_compiled_by_xla(damping):
     x = tf.Variable([-1.2, 1.0], dtype=tf.float64)
@@ -213,6 +213,7 @@ def test_a_short_step_that_promises_much_is_no_convergence():
     assert status(predicted=1.0, cosine=1e-7, promised=1e-7) == Status.GRADIENT_TOLERANCE
 
 
+@pytest.mark.by_day(None)
 def test_no_convergence_in_the_steep_part_of_a_valley():
     """Beale's function from 100 times the usual start: four steps down a wall, then some hundred along a flat valley.
 
@@ -223,6 +224,7 @@ def test_no_convergence_in_the_steep_part_of_a_valley():
     assert result.success and result.cost < 0.2261 and result.steps > 100
 
 
+@pytest.mark.by_day(None)
 def test_a_parameter_that_the_residuals_depend_on_by_rounding_only():
     """The bias before a batch normalisation: it runs away, and next to it all steps look short."""
     keras.utils.set_random_seed(1)

@@ -32,7 +32,7 @@ class Divergence(keras.layers.Layer):
         return mean
 
 
-@pytest.mark.by_day(one_in=2)
+@pytest.mark.by_day(one_in=6)
 @pytest.mark.parametrize(("form", "jit_compile"), [*((form, False) for form in FORMS), (next(iter(FORMS)), True)])
 def test_a_step_on_the_divergence_of_an_autoencoder(form, jit_compile):
     """One step of the generalised Gauss-Newton method with little damping, against NumPy: H = diag(1, eᵛ) / (n·k)."""
@@ -58,6 +58,7 @@ def test_a_step_on_the_divergence_of_an_autoencoder(form, jit_compile):
     np.testing.assert_allclose(found, np.concatenate([expected[:3].ravel(), expected[3]]), rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.by_day(None)
 def test_an_autoencoder_with_samples_is_verified():
     keras.utils.set_random_seed(0)
     inputs = keras.Input((3,))
@@ -96,6 +97,7 @@ def _own_nll(y, z):
 OWN = tfjac.register_curvature(_own_nll, hessian_root=tfjac.fisher_of_normal(_softplus))
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("kind", ["built in", "declared"])
 def test_a_learned_variance_is_found(kind):
     x, y = _noisy()
@@ -158,6 +160,7 @@ BY_TERM = r"tfjac.GaussianNLL.*which the term of the loss at op 'compile_loss/\S
 OF_A_KINK = r"straight lines that are chosen from.*for a quantile tau.*op 'compile_loss/\S* of type SelectV2"
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize(
     "loss, match", [(_nll_written_out, BY_TERM), (_pinball, OF_A_KINK), (lambda y, p: ops.sum(p), BY_TERM)]
 )

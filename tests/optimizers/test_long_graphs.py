@@ -34,6 +34,7 @@ def runge_kutta(a, b, c, d):
 DATA = runge_kutta(*TRUE) + 0.01 * RNG.normal(size=(len(T), 2))
 
 
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_an_unrolled_equation(monkeypatch, dtype):
     taken, forward = [], forms_of_blocks.forward_factors

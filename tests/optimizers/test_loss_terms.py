@@ -157,7 +157,7 @@ SINGLE = {
 }  # fmt: skip
 
 
-@pytest.mark.by_day(one_in=3)
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("name", SINGLE)
 def test_gradient_of_one_output(name):
     compile_options, fit, layer_options = SINGLE[name]
@@ -165,7 +165,7 @@ def test_gradient_of_one_output(name):
     check_gradient(observe(mlp(**layer_options), X, y, fit, **compile_options))
 
 
-@pytest.mark.by_day("values")
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize(
     "activity, loss_weights, batch_size",
     [(None, None, 5), (None, [1.0, 0.3], 12), ("l2", None, 12), ("l2", [1.0, 0.3], 5)],
@@ -186,12 +186,14 @@ def test_gradient_with_class_weight():
     check_gradient(observe(model, X, labels, {"class_weight": {0: 1.0, 1: 3.0}}, loss="mse"))
 
 
+@pytest.mark.by_day(None)
 def test_gradient_with_masks_and_weights_per_step():
     weights = RNG.uniform(0, 2, (12, 6)).astype("float32")
     fit = {"sample_weight": weights, "batch_size": 5}
     check_gradient(observe(masked_sequence(), TOKENS, SEQUENCES, fit, loss="mse"))
 
 
+@pytest.mark.by_day(None)
 def test_gradient_of_a_loss_whose_leading_axis_is_not_the_example():
     model = masked_sequence(mask=False)
     check_gradient(observe(model, TOKENS, SEQUENCES, {"batch_size": 5}, loss=per_timestep))
@@ -212,6 +214,7 @@ def test_l2_is_a_diagonal_with_one_number_for_each_variable():
     assert spy.values[2].numpy() == 36, "the regulariser must add no rows"
 
 
+@pytest.mark.by_day(None)
 def test_elementwise_prior_is_a_diagonal_and_dense_one_adds_rows():
     spy = observe(mlp(kernel_regularizer=masked_weights), X, Y, loss="mse")
     check_gradient(spy)
@@ -274,6 +277,7 @@ def test_refused(name):
         observe(mlp(), X, Y, loss=loss)
 
 
+@pytest.mark.by_day(one_in=3)
 @pytest.mark.parametrize("regularizer", ["l1", keras.regularizers.L1L2(0.1, 0.1), "orthogonal_regularizer"])
 def test_l1_is_refused_by_name(regularizer):
     with pytest.raises(NotASumOfSquares, match=r"L1, L1L2 and orthogonal regularisers.*Abs"):

@@ -75,6 +75,7 @@ def test_a_term_of_the_loss_without_a_gradient(name):
     assert message.endswith("Put something with a gradient in its place.")
 
 
+@pytest.mark.by_day(None)
 def test_a_term_of_the_loss_without_a_gradient_in_fit():
     _, (message,) = trained(lambda y, p: mse(y, p) + 0.1 * in_numpy(y, p))
     assert "gradients stop at op 'compile_loss/" in message and "of type PyFunc" in message
@@ -91,6 +92,7 @@ def test_nothing_is_said_where_gradients_may_well_stop():
     assert said_of(loss) == []
 
 
+@pytest.mark.by_day(None)
 def test_a_head_without_a_loss():
     """It stays as it is; the others take the step of a model without it."""
     model, said = trained(["mse", None], outputs=2)
@@ -128,6 +130,7 @@ def test_a_variable_that_no_gradient_reaches():
         model.fit(X, Y, batch_size=8, verbose=0)
 
 
+@pytest.mark.by_day(None)
 def test_residuals():
     used, unused = tf.Variable([1.0, 2.0]), tf.Variable([1.0, 2.0])
     with pytest.raises(ValueError, match=r"must depend on every variable.*on which the residuals do not depend"):

@@ -71,6 +71,7 @@ def test_rotations_are_those_of_scipy(kind, rng):
         assert np.linalg.norm(moved, axis=1).max() <= np.pi + 1e-12
 
 
+@pytest.mark.by_day(one_in=3)
 @pytest.mark.parametrize("size", [2, 3, 5])
 def test_great_circles(size, rng):
     """x ⊕ δ keeps its length, is |δ| from x by angle, and begins in the plane that touches the sphere."""
@@ -88,6 +89,7 @@ def test_great_circles(size, rng):
     np.testing.assert_allclose(np.einsum("nik,nil->nkl", along, along), square, atol=1e-12)
 
 
+@pytest.mark.by_day(one_in=3)
 @pytest.mark.parametrize("manifold", [Quaternion(), RotationVector(), UnitSphere(4)], ids=lambda m: type(m).__name__)
 def test_derivatives_where_formulas_have_none(manifold, rng):
     """At δ = 0, at angles of nothing, of nearly π and beyond, beside central differences."""
@@ -105,7 +107,7 @@ def test_derivatives_where_formulas_have_none(manifold, rng):
 SOLVERS = ["auto", "schur", "cg", "kernel"]  # `sparse` below
 
 
-@pytest.mark.by_day(one_in=3)
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("kind, solver", [*(("quaternion", name) for name in SOLVERS), ("vector", "auto")])
 def test_the_closed_form_is_found(kind, solver, rng):
     seen = Seen(kind, rng)
@@ -131,7 +133,7 @@ READ = {
 }
 
 
-@pytest.mark.by_day(one_in=3)
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("name", READ)
 def test_however_it_is_read(name, rng):
     seen = Seen("quaternion", rng, number=4, count=40)
@@ -147,7 +149,7 @@ WAYS = {
 }
 
 
-@pytest.mark.by_day(one_in=4)
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("name", WAYS)
 def test_with_other_options(name, rng):
     seen = Seen("quaternion", rng, number=3, count=20)
@@ -162,6 +164,7 @@ def test_single_precision(rng):
     assert found.success and seen.off() < 1e-3, found
 
 
+@pytest.mark.by_day(None)
 def test_a_step_is_that_of_the_tangent_space(rng):
     """(PᵀJᵀJP + λI) δ = −PᵀJᵀr, with P = ∂(x ⊕ δ)/∂δ by differences, and then x ⊕ δ by SciPy."""
     seen = Seen("quaternion", rng, number=4, count=30)
@@ -206,6 +209,7 @@ def test_a_direction_is_the_mean_made_as_long(rng):
     np.testing.assert_allclose(found.x, 3 * seen.mean(0) / np.linalg.norm(seen.mean(0)), rtol=1e-7)
 
 
+@pytest.mark.by_day(None)
 def test_a_manifold_of_ones_own(rng):
     """Positions and headings, moved in their own frame; beside SciPy, which knows no manifold."""
 
@@ -259,6 +263,7 @@ def test_beside_variables_that_are_on_none(rng):
     assert abs(float(scale) - 2.0) < 1e-5
 
 
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("number_held", [0, 1])
 def test_errors_are_those_of_the_tangent_space(rng, number_held):
     """Of those that are free: a rotation that is held, as the first of a pose graph, takes nothing from the others."""

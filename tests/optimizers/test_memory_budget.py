@@ -85,6 +85,7 @@ def test_what_is_left_out_is_told_in_one_sentence():
     np.testing.assert_allclose(w, np.linalg.lstsq(x, y)[0], atol=1e-4)
 
 
+@pytest.mark.by_day(None)
 def test_passes_row_by_row_are_taken_in_chunks_if_j_itself_fits():
     residuals, w, x, expected = mixed(300)
     whole = LeastSquaresProblem(residuals, w, memory_budget=None).plan(x)
@@ -156,6 +157,7 @@ LIMITED = """
 """
 
 
+@pytest.mark.by_day(None)
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="RLIMIT_DATA is Linux's")
 def test_no_call_allocates_beyond_what_the_process_may():
     run = subprocess.run(

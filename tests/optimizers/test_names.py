@@ -10,6 +10,7 @@ X = np.linspace(-1.0, 1.0, 20, dtype=np.float32)[:, None]
 Y = 2 * X + 1
 
 
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("name", ["levenberg_marquardt", "LevenbergMarquardt"])
 def test_compile_takes_the_name(name, tmp_path):
     model = keras.Sequential([keras.layers.Input([1]), keras.layers.Dense(1)])

@@ -23,7 +23,7 @@ LOSSES = {
 }
 
 
-@pytest.mark.by_day(one_in=2)
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("name", LOSSES)
 def test_what_is_weighted_below_zero_is_not_finite(name):
     loss, activation, y = LOSSES[name]

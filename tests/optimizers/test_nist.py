@@ -9,7 +9,7 @@ from tfjac.optimizers import LeastSquaresProblem, Status
 from . import nist
 
 
-@pytest.mark.by_day(one_in=2)
+@pytest.mark.by_day(one_in=5)
 @pytest.mark.parametrize("name", nist.MODELS)
 def test_certified_parameters(name):
     """No exceptions are needed: double precision allows six digits on all ten, where J is factored rather than

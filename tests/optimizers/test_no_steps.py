@@ -29,7 +29,7 @@ OPTIONS = {
 }
 
 
-@pytest.mark.by_day(one_in=2)
+@pytest.mark.by_day(one_in=3)
 @pytest.mark.parametrize("name", OPTIONS)
 def test_what_is_known_of_the_start(name):
     w = tf.Variable(START)
@@ -43,6 +43,7 @@ def test_what_is_known_of_the_start(name):
     np.testing.assert_allclose(result.covariance(), covariance, rtol=1e-8)
 
 
+@pytest.mark.by_day(None)
 def test_in_a_graph():
     w = tf.Variable(START)
 
@@ -67,6 +68,7 @@ def test_of_a_curve_and_of_what_cannot_be():
         least_squares(lambda: outside - 1, outside, bounds=(2.0, 3.0), max_steps=0)
 
 
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("bounds", [None, (0.0, 3.0)])
 def test_of_many_fits(bounds):
     """Five of them, three at once, one of which begins where nothing is finite."""

@@ -51,6 +51,7 @@ def moved(variables, position):
 THREE = [slice(0, 7), slice(7, 40), slice(40, 60)]
 
 
+@pytest.mark.by_day(one_in=3)
 @pytest.mark.parametrize(("dtype", "gram_dtype"), [("float64", None), ("float32", None), ("float32", "float64")])
 def test_the_sum_of_parts_is_that_of_all(dtype, gram_dtype):
     total = sum(parts(variables_at(START, dtype), THREE, gram_dtype=gram_dtype))
@@ -197,6 +198,7 @@ def test_parts_in_single_precision_converge_to_that():
     np.testing.assert_allclose(result.x, tfjac.least_squares_by_parts(written_down, START).x, rtol=1e-4)
 
 
+@pytest.mark.by_day(None)
 def test_what_is_not_finite():
     broken = NormalEquations(np.full((3, 3), np.nan), np.zeros(3), np.nan, 60)
     step = (broken + written_down(START)).step(1.0)

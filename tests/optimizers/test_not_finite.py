@@ -29,7 +29,7 @@ WAYS = {
 }  # fmt: skip
 
 
-@pytest.mark.by_day(one_in=5)
+@pytest.mark.by_day(one_in=7)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("start", [[0.2, 2.0, 10.0, 4.0], [0.2, 2.0, 1.0, 2.0]])
 def test_such_a_step_is_taken_back(way, start):
@@ -41,6 +41,7 @@ def test_such_a_step_is_taken_back(way, start):
     np.testing.assert_allclose(fit.popt, known, rtol=1e-6)
 
 
+@pytest.mark.by_day(None)
 def test_of_many_fits_too():
     start = tf.Variable(np.array([[0.2, 2.0, 10.0, 4.0], [0.2, 2.0, 1.0, 2.0]]))
     result = least_squares(lambda p: response(DOSE, *tf.split(p, 4, axis=1)) - DATA, start, batch_dims=1)
@@ -48,7 +49,7 @@ def test_of_many_fits_too():
     np.testing.assert_allclose(start.numpy(), [TRUTH, TRUTH], rtol=1e-6)
 
 
-@pytest.mark.by_day(one_in=2)
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("way", ["op", "loop", "nielsen", "window"])
 def test_a_barrier_is_not_crossed(way):
     """J is infinite below x = 1, and what is left at x = 1 is no minimum."""
@@ -84,6 +85,7 @@ CASES = {
 }
 
 
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("name", CASES)
 def test_the_op_and_the_row_are_named(name):
     function, what, op = CASES[name]
@@ -92,6 +94,7 @@ def test_the_op_and_the_row_are_named(name):
     assert what in result.message and f"of type {op}, at test_not_finite.py" in result.message
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("batched", [False, True])
 def test_a_cost_out_of_range(batched):
     t, start = np.linspace(0.0, 2.0, 20), np.ones([3, 2])

@@ -30,7 +30,7 @@ def total_of(y=Y, **options):
     return total
 
 
-@pytest.mark.by_day(one_in=2)
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize(
     "bounds",
     [((0.0, 0.0, 0.6), (3.0, 2.0, 1.0)), ((0.0, 0.0, -1.0), (2.0, 1.2, 1.0)), (-5.0, 5.0), (None, (2.0, 5.0, 0.55))],
@@ -65,6 +65,7 @@ def test_prior():
     np.testing.assert_allclose(found.cost, known.cost, rtol=1e-9)
 
 
+@pytest.mark.by_day(one_in=3)
 @pytest.mark.parametrize("loss", ["huber", "soft_l1", "cauchy"])
 def test_robust_losses_within_bounds(loss):
     y = Y.copy()

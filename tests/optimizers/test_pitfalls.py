@@ -27,6 +27,7 @@ def said(model, *data, **options):
     return " ".join(str(each.message) for each in caught if "tfjac" in str(each.message))
 
 
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("row", [3, 95])
 def test_nan_in_the_data_is_no_weight_below_zero(row):
     x = X.copy()
@@ -36,6 +37,7 @@ def test_nan_in_the_data_is_no_weight_below_zero(row):
     assert "The loss itself was finite" not in text
 
 
+@pytest.mark.by_day(None)
 def test_steps_of_both_kinds_are_told_apart():
     x = X.copy()
     x[3, 2] = np.nan
@@ -54,6 +56,7 @@ def grown(last, loss, bias):
     return said(model, X, Y, batch_size=96)
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize(
     ("last", "loss", "bias"),
     [("linear", keras.losses.BinaryCrossentropy(from_logits=True), 1e9), ("exponential", "mse", 12.0)],
@@ -65,6 +68,7 @@ def test_what_has_diverged_asks_for_larger_batches_not_for_other_targets(last, l
     assert "targets" not in text
 
 
+@pytest.mark.by_day(None)
 def test_large_squares_of_a_linear_layer_are_of_targets():
     text = grown("linear", "mse", 1e6)
     assert "standardise the targets, (y - y.mean()) / y.std(), or call tfjac.fit" in text and "diverged" not in text
@@ -78,10 +82,12 @@ def test_targets_that_a_last_layer_cannot_take_standardised_are_divided():
     assert "y / y.std() where outputs are positive alone" in text and "diverged" not in text
 
 
+@pytest.mark.by_day(None)
 def test_a_poisson_loss_of_large_counts_is_nothing_to_warn_of():
     assert not said(model_of("exponential", "poisson"), X, 1e8 * Y, batch_size=96)
 
 
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("what", ["NaN", "a Poisson loss of a linear output", "moving statistics"])
 def test_what_is_seen_is_said_at_once(what):
     """NaN in the first epoch; statistics as soon as the data are seen to be one batch, not after the last of 40."""

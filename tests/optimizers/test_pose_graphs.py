@@ -149,7 +149,7 @@ def test_the_oracle_has_the_derivatives(rng):
     np.testing.assert_allclose([ours, gradient @ direction], [cost(x), slope], rtol=1e-6)
 
 
-@pytest.mark.by_day(one_in=2)
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("dtype, near", [("float64", 1e-9), ("float32", 1e-3)])
 def test_a_long_path_with_few_loops(dtype, near):
     """Along the floor of its curved valley, straight steps that never raise the cost take 188."""
@@ -160,7 +160,7 @@ def test_a_long_path_with_few_loops(dtype, near):
     np.testing.assert_allclose(float(found.cost), cost, rtol=1e-4)
 
 
-@pytest.mark.by_day(one_in=2)
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("off", [0.0, 0.02])
 def test_measurements_without_noise_are_met_to_rounding(dtype, off, rng):
@@ -170,6 +170,7 @@ def test_measurements_without_noise_are_met_to_rounding(dtype, off, rng):
     assert found.success and np.sqrt(2 * found.cost / len(streets.moves)) < 64 * rounding
 
 
+@pytest.mark.by_day(None)
 def test_rotations_alone_without_noise(rng):
     """There is nothing but tangents, which are zero wherever the points are."""
     truth = rng.normal(size=[300, 4])
@@ -198,7 +199,7 @@ NEIGHBOURS = {
 }
 
 
-@pytest.mark.by_day(one_in=2)
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("read", NEIGHBOURS)
 @pytest.mark.parametrize("dtype, near", [("float64", 1e-7), ("float32", 1e-3)])
 def test_what_is_read_whole_is_sparse_on_a_manifold_too(dtype, near, read, rng):
@@ -228,6 +229,7 @@ def distances(number, rng):
     return points, near, lengths * (1 + 0.01 * rng.normal(size=len(near)))
 
 
+@pytest.mark.by_day(None)
 def test_single_precision_ends_where_double_does():
     """Of a start a thousand times as high, steps that promise much more than is left look short in float32."""
     rng, ends = np.random.default_rng(1), []

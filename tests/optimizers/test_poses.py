@@ -35,6 +35,7 @@ def test_steps_are_those_of_the_exponential_of_matrices(rng):
     np.testing.assert_allclose(moved[:, 2], poses[:, 2] + steps[:, 2], rtol=1e-14)
 
 
+@pytest.mark.by_day(None)
 def test_derivatives_at_rest(rng):
     poses = rng.normal(size=(6, 3))
     along = SE2().basis(tf.constant(poses)).numpy()
@@ -65,6 +66,7 @@ def residuals_of(moves, ends):
     return residuals
 
 
+@pytest.mark.by_day(None)
 def test_a_chain_of_moves_beside_scipy(rng):
     truth = np.cumsum(np.tile([0.9, 0.1, 0.3], [12, 1]), axis=0)
     moves = measured(truth, rng, 0.05)

@@ -46,6 +46,7 @@ def slopes(x):
     return np.stack([falling, -x[0] * T * falling, np.ones_like(T)], axis=1) / NOISE
 
 
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("solver", ["kernel", "lsmr"])
 def test_the_minimum_with_more_residuals(solver):
     """Of variables by themselves, so that the kernel takes the prior too; and of solvers that know r but not g."""

@@ -80,7 +80,7 @@ def step_of_fit(mixer, **options):
     return optimizer, position(model) - start
 
 
-@pytest.mark.by_day(one_in=2)
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("mixer", MIXERS)
 @pytest.mark.parametrize("solver, tolerance", [("auto", 0.5), (ConjugateGradientSolver(1e-7, 2000), 1e-4)])
 @pytest.mark.usefixtures("small")
@@ -106,6 +106,7 @@ def test_what_is_chosen():
     assert marquardt.solver_used == "cholesky"
 
 
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize(
     "outputs, parameters, expected",
     [(511, 2053, False), (512, 2047, False), (512, 2048, True), (4097, 256, False), (4097, 257, True)],
@@ -157,6 +158,7 @@ def test_products_and_what_is_made_of_them():
         np.testing.assert_allclose(given, wanted, rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.by_day(None)
 @pytest.mark.usefixtures("small")
 def test_estimates_are_of_the_right_size():
     w, x = tf.Variable(RNG.normal(size=300)), RNG.normal(size=[50, 300, 600])

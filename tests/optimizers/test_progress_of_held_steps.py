@@ -59,6 +59,7 @@ def flat(model):
     return np.concatenate([weight.ravel() for weight in model.get_weights()])
 
 
+@pytest.mark.by_day(None)
 def test_a_training_ends_where_little_is_left():
     """By each step alone, it ended where SciPy gained 4.7 % in 50 steps."""
     model, (x, y) = network(2), noisy(2)
@@ -67,6 +68,7 @@ def test_a_training_ends_where_little_is_left():
     assert gain_of_further_steps(flat(model), x, y) < 0.01
 
 
+@pytest.mark.by_day(None)
 def test_a_minimisation_has_not_converged_while_it_gains():
     """By each step alone, it had COST_TOLERANCE after 206 steps, and 3 % left for the next 50.
 

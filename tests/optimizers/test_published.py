@@ -15,6 +15,7 @@ LIMITS = {"ladybug-30": (16, 5246.89 * 1.0001), "victoria_park": (23, 2e5), "sph
 STARTS = {"ladybug-30": 571298.0, "victoria_park": 5.6844e7, "sphere2500": 1287028.8}
 
 
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("name", LIMITS)
 def test_the_default_gets_there(name):
     steps, cost = LIMITS[name]
@@ -36,6 +37,7 @@ def test_a_chain_with_few_landmarks_is_factored():
     assert result.cost < 0.2329
 
 
+@pytest.mark.by_day(None)
 def test_a_part_of_a_path_with_landmarks_ends_lower_than_by_gtsam():
     ((_, result, _),) = grown_path.grow([2000], max_steps=30)
     np.testing.assert_allclose(result.history.cost[-1], 919.53, rtol=1e-4)

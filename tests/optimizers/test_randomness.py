@@ -50,7 +50,7 @@ def one_step(function):
     return float(optimizer.minimize(lambda: function(tf.matmul(X, weight)) - Y, [weight]).ratio)
 
 
-@pytest.mark.by_day(one_in=4)
+@pytest.mark.by_day(one_in=13)
 @pytest.mark.parametrize("name", NOISY)
 def test_the_trial_sees_the_same_draw(name):
     np.testing.assert_allclose(one_step(NOISY[name]), 1, rtol=1e-6)
@@ -80,6 +80,7 @@ def fitted(*stack, x=X, y=Y):
     return model.optimizer
 
 
+@pytest.mark.by_day(None)
 def test_dropout():
     optimizer = fitted(keras.layers.Dense(2), keras.layers.Dropout(0.3))
     np.testing.assert_allclose(optimizer.last_ratio, 1, rtol=1e-3)
@@ -93,6 +94,7 @@ class NoisyCell(keras.layers.SimpleRNNCell):
         return keras.random.dropout(output, 0.3, seed=SEED), states
 
 
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("unroll", [False, True])
 def test_a_cell_that_draws_in_every_step(unroll):
     """Seeds advance inside the loop: refused there, and right where the loop is unrolled."""

@@ -56,6 +56,7 @@ CASES = {
 }  # fmt: skip
 
 
+@pytest.mark.by_day(one_in=3)
 @pytest.mark.parametrize("name", CASES)
 def test_each_form_is_read(name):
     function, variables, args = CASES[name]

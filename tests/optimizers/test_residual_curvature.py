@@ -67,7 +67,7 @@ def by_scipy(function, start, **options):
     return scipy.optimize.least_squares(evaluate, start, max_nfev=2000, **TIGHT, **options)
 
 
-@pytest.mark.by_day(one_in=2)
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("damping", [TrustRegionDamping, Loop])
 @pytest.mark.parametrize("name", STARTS)
 def test_large_residuals_take_few_steps_to_the_minimum_of_scipy(name, damping):
@@ -77,6 +77,7 @@ def test_large_residuals_take_few_steps_to_the_minimum_of_scipy(name, damping):
     np.testing.assert_allclose(found.cost, by_scipy(function, start).cost, rtol=1e-9)
 
 
+@pytest.mark.by_day(None)
 def test_as_many_residuals_as_parameters_take_no_more_steps():
     """J says that nothing stays."""
     start = np.arange(1, 9) / 9
@@ -132,7 +133,7 @@ def test_nothing_is_learnt_from_a_step_that_was_not_kept_nor_from_one_without_a_
     assert not bool(lost.better)
 
 
-@pytest.mark.by_day(one_in=2)
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("damping", [TrustRegionDamping, Loop])
 def test_within_bounds(damping):
     function, start, _ = STARTS["Brown-Dennis"]
@@ -152,7 +153,7 @@ def test_with_a_prior():
     assert found.steps <= fit(function, start, curvature=False, prior=(0.5, 0.3)).steps
 
 
-@pytest.mark.by_day(one_in=2)
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize(
     "options",
     [
@@ -190,7 +191,7 @@ def test_a_checkpoint_goes_on_to_the_same_bits(damping, tmp_path):
     assert whole.x.tobytes() == rest.x.tobytes() == seen.x.tobytes()
 
 
-@pytest.mark.by_day(one_in=3)
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("options", [{"jit_compile": True}, {"solver": "cholesky"}, {"dtype": tf.float32}], ids=str)
 def test_under_xla_by_cholesky_and_in_float32(options):
     _, start, most = STARTS["Brown-Dennis"]

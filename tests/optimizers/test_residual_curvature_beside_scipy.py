@@ -47,7 +47,7 @@ def runs(name, damping, spread, bounds, number=4):
         yield result, np.asarray(result.x) * scales, numpy_residuals(name, noise)
 
 
-@pytest.mark.by_day(one_in=4)
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize(
     ("spread", "bounds", "damping"),
     [(0, False, TrustRegionDamping), (6, False, TrustRegionDamping), (0, True, TrustRegionDamping), (6, False, Loop)],
@@ -75,6 +75,7 @@ def wrong(x):
     return x[0] * tf.sqrt(x[1] - 0.8) + x[2] * tf.exp(-x[3] * T) + x[1] * T - 9 * np.cos(2 * T)
 
 
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("damping", [TrustRegionDamping, Loop])
 def test_steps_to_where_there_is_no_number_are_taken_back(damping):
     x = tf.Variable([2.0, 1.5, 1.0, 0.3], dtype=tf.float64)

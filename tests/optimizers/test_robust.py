@@ -61,6 +61,7 @@ def test_minimum_of_each_loss():
         np.testing.assert_allclose(found, [2.5, 1.3, 0.5], atol=0.2, err_msg=loss)
 
 
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("solver, jit_compile", [("cholesky", True), ("kernel", False)])
 def test_other_solvers(solver, jit_compile):
     expected = scipy.optimize.minimize(cost, [2.4, 1.2, 0.4], ("cauchy", 0.15), options={"gtol": 1e-9}).x
@@ -145,6 +146,7 @@ def test_bad_losses():
         fit("huber", 1.0, f_scale=0.1)
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("kind", ["rho", "all three"])
 def test_a_function_as_in_scipy(kind):
     """ρ = 3((1 + z)^⅓ − 1), by itself or with its derivatives; SciPy's fit with NumPy's is the oracle."""
@@ -184,6 +186,7 @@ def taped_soft_l1(z):
     return tf.stack([rho, first, outer.gradient(first, z)])
 
 
+@pytest.mark.by_day(None)
 def test_tapes_in_a_function_see_what_it_computes():
     """Wherever the function is traced: for the steps, and for the covariance after them. SciPy's fit is the oracle."""
     rng, x = np.random.default_rng(7), np.linspace(0.0, 4.0, 40)

@@ -22,7 +22,7 @@ RHO = {  # ρ(z) and ρ'(z), where no formula of tfjac's is used
 }
 
 
-@pytest.mark.by_day(one_in=2)
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("name", RHO)
 def test_value_and_step(name):
     weight, y = tf.Variable(RNG.normal(size=(3, 2))), X @ RNG.normal(size=(3, 2))

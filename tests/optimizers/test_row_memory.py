@@ -80,7 +80,7 @@ def linear(loss="mse", penalty=0.0, **options):
     return model
 
 
-@pytest.mark.by_day(one_in=2)
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize(("name", "penalty"), [*[(name, 0.0) for name in LOSSES], ("mse", 0.05)])
 def test_steps_are_those_of_a_window_of_examples(name, penalty):
     """Batches of 20 examples, with a ragged last one, and a window of 45; the parts of the window are no batches."""
@@ -98,6 +98,7 @@ def test_steps_are_those_of_a_window_of_examples(name, penalty):
     np.testing.assert_allclose(model.optimizer.current_damping, oracle.damping, rtol=1e-6)
 
 
+@pytest.mark.by_day(None)
 def test_a_batch_of_more_rows_than_the_window_is_taken_alone():
     model = network()
     for _ in range(2):
@@ -130,7 +131,7 @@ def test_saved_in_the_middle_of_an_epoch_and_gone_on(tmp_path):
     np.testing.assert_array_equal(weights(loaded), weights(whole))
 
 
-@pytest.mark.by_day(one_in=3)
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("options", [{"scaling": "marquardt"}, {"gram_dtype": "float64"}, {"damping": "trust_region"}])
 def test_scalings_dampings_and_dtypes_go_with_it(options):
     model = network(**options)
@@ -138,6 +139,7 @@ def test_scalings_dampings_and_dtypes_go_with_it(options):
     assert streams(model) and history["loss"][-1] < 0.5 * history["loss"][0]
 
 
+@pytest.mark.by_day(None)
 def test_compiled_by_xla_it_is_the_same():
     models = network(), network()
     models[1].compile(LevenbergMarquardt(), loss="mse", jit_compile=True)
@@ -167,6 +169,7 @@ def test_rows_of_too_many_numbers_are_not_kept(monkeypatch):
     assert streams(model) and not model.optimizer._memory.model._rows
 
 
+@pytest.mark.by_day(None)
 def test_convolutions_and_several_outputs_of_real_size(monkeypatch):
     """6,000 weights, images of eight by eight: better than without memory after three epochs of batches of 32."""
     monkeypatch.undo()

@@ -70,7 +70,7 @@ SCALINGS = ["identity", "marquardt", "more"]
 ITERATIVE = [ConjugateGradientSolver(1e-10, 2000), LSMRSolver(1e-10, 4000)]
 
 
-@pytest.mark.by_day("values")
+@pytest.mark.by_day(one_in=6)
 @pytest.mark.parametrize("scaling", SCALINGS)
 @pytest.mark.parametrize("solver", ["kernel", "auto", *ITERATIVE], ids=lambda solver: getattr(solver, "name", solver))
 def test_three_thousand_weights_and_three_hundred_residuals(solver, scaling):
@@ -78,14 +78,14 @@ def test_three_thousand_weights_and_three_hundred_residuals(solver, scaling):
     assert solver != "auto" or used == "kernel"
 
 
-@pytest.mark.by_day("values")
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("scaling", SCALINGS[:2])
 @pytest.mark.parametrize("solver", ["kernel", "cholesky", "qr", "svd", *ITERATIVE], ids=lambda s: getattr(s, "name", s))
 def test_three_hundred_weights_and_three_thousand_residuals(solver, scaling):
     check(*network(*(TALL if solver != "kernel" else (200, *TALL[1:]))), scaling, solver)
 
 
-@pytest.mark.by_day("values")
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("scaling", SCALINGS)
 @pytest.mark.parametrize("solver", ["kernel", "cholesky", "schur", "schur_cg", "sparse"])
 def test_tables_convolutions_and_several_blocks(solver, scaling):

@@ -78,13 +78,13 @@ class Bundle:
         return tf.concat([tf.reshape(part, [-1]) for part in self.residuals()], axis=0)
 
 
-@pytest.mark.by_day("values")
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("scaling, order", [("identity", (0, 1, 2)), ("marquardt", (2, 1, 0))])
 def test_steps_are_those_of_dense_equations(order, scaling, rng, implementation):
     _assert_steps_are_dense(order, scaling, "schur", rng)
 
 
-@pytest.mark.by_day(one_in=2)
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize(
     "scaling, order, kind", [("identity", (0, 1, 2), "schur_jacobi"), ("marquardt", (2, 1, 0), "block_jacobi")]
 )
@@ -166,7 +166,7 @@ def ways():
     yield "bounds", {"bounds": (None, [None, 1.2, None]), "prior": (0.0, [None, 0.2, None])}
 
 
-@pytest.mark.by_day(one_in=4)
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("options", [pytest.param(options, id=name) for name, options in ways()])
 def test_ends_where_the_factorisation_of_all_ends(options, rng):
     bundle, ends = Bundle(rng), {}
@@ -254,6 +254,7 @@ def test_points_that_nothing_determines_stay_and_disturb_no_other(rng):
     np.testing.assert_allclose([ends["schur"], ends["schur_cg"]], ends["qr"], rtol=1e-6)
 
 
+@pytest.mark.by_day(None)
 def test_auto_finds_it_and_says_so(rng):
     table, ids = tf.Variable(rng.normal(size=(200, 3))), tf.constant(np.arange(900) % 200)
     weights = tf.Variable(rng.normal(size=(3, 2)))
@@ -312,6 +313,7 @@ def test_refused_where_rows_meet(rng):
             least_squares(steps, [table], solver=solver)
 
 
+@pytest.mark.by_day(None)
 def test_embeddings_in_a_keras_model(rng):
     """Ratings of items by users: the larger of the two tables is eliminated."""
     import keras
@@ -379,6 +381,7 @@ CUTS = {
 }
 
 
+@pytest.mark.by_day(one_in=5)
 @pytest.mark.parametrize("name", CUTS)
 def test_parts_of_a_flat_vector_have_its_derivatives(name, rng):
     number, cut = CUTS[name]

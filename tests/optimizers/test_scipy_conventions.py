@@ -107,7 +107,7 @@ OF_OUR_OWN = {"within bounds", "robust"}
 """Covariances are not SciPy's: a parameter that a bound holds counts as known, and Huber's are those of outliers."""
 
 
-@pytest.mark.by_day(one_in=4)
+@pytest.mark.by_day(one_in=12)
 @pytest.mark.parametrize("name", FITS)
 def test_fits(name):
     f, x, y, p0, options = (*FITS[name], None, {})[:5] if len(FITS[name]) == 3 else (*FITS[name], {})[:5]
@@ -180,6 +180,7 @@ WITH_NAN = np.array([1.0, 2, np.nan, 3, 5, np.nan, 10])
 LINES = np.array([[2.0, 3, 4, 4, np.nan, 6, 5], [2, 3, 4, 5, 4, 4, 7]])
 
 
+@pytest.mark.by_day(one_in=3)
 @pytest.mark.parametrize("case", [(line, LINES[0]), (axes, LINES), (axes, LINES[None])], ids=["1-D", "2-D", "3-D"])
 def test_missing_values(case):
     f, x = case
@@ -312,7 +313,7 @@ STARTS = {
 }
 
 
-@pytest.mark.by_day(one_in=3)
+@pytest.mark.by_day(one_in=4)
 @pytest.mark.parametrize("name", STARTS)
 def test_rosenbrock_within_bounds(name):
     start, bounds = STARTS[name]

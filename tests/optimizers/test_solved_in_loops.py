@@ -75,6 +75,7 @@ def never(*_, **__):
     raise AssertionError("passes are taken row by row")
 
 
+@pytest.mark.by_day(one_in=3)
 @pytest.mark.parametrize("solution", [by_while_loop, autographed, by_scan])
 def test_few_parameters_are_carried_through_the_loop(monkeypatch, solution):
     monkeypatch.setattr(forms_of_blocks, "factors_within", never)
@@ -82,6 +83,7 @@ def test_few_parameters_are_carried_through_the_loop(monkeypatch, solution):
     np.testing.assert_allclose(jacobian, expected, rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.by_day(None)
 def test_more_parameters_cost_a_product_each(monkeypatch):
     """Parameters beyond those of the equation, without influence, that a prior holds."""
     monkeypatch.setattr(row_by_row, "pull_back", never)

@@ -108,7 +108,7 @@ def test_step_of_the_normal_equations(solver, examples, prior):
     np.testing.assert_allclose(other_step[0], expected, rtol=1e-7, atol=1e-9)
 
 
-@pytest.mark.by_day(one_in=2)
+@pytest.mark.by_day(one_in=6)
 @pytest.mark.parametrize("solver", [*EXACT, ITERATIVE[0], ITERATIVE[-1]], ids=label)
 def test_prior_on_both_variables_compiled_by_xla(solver):
     """One that differs within a variable, where the solver takes it; XLA, where it keeps the solver's digits."""
@@ -141,6 +141,7 @@ def test_failure_is_a_flag_and_zeros(solver):
     assert not solved and (p == 0).all()
 
 
+@pytest.mark.by_day(None)
 def test_a_singular_system_is_solved_in_what_the_jacobian_sees():
     """x·A·B has nine directions that J does not see; in JᵀJ they are rounding, of either sign, in place of zero."""
     for examples in range(30, 36):
@@ -215,6 +216,7 @@ def test_the_same_choice_once_the_batch_is_known(examples, expected):
     assert solvers[int(index(tf.constant(10.0 * examples, tf.float64)))].name == fixed.solvers[0].name == expected
 
 
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize(("examples", "expected"), [(20, "kernel"), (700, "cholesky")])
 def test_auto_decides_in_the_graph_where_the_batch_is_open(examples, expected):
     rng = np.random.default_rng(0)
@@ -232,6 +234,7 @@ def test_auto_decides_in_the_graph_where_the_batch_is_open(examples, expected):
     assert optimizer.solver_used == expected
 
 
+@pytest.mark.by_day(None)
 def test_the_kernel_of_dependent_columns_ends_where_misfit_is_large(rng):
     """Residuals that no step reaches are as large as 1/λ in its weights: linear problems stalled."""
     x = tf.Variable(tf.zeros([10], tf.float64))

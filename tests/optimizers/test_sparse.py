@@ -52,7 +52,7 @@ WAYS = {
 }
 
 
-@pytest.mark.by_day(one_in=4)
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("name", WAYS)
 def test_ends_where_the_factorisation_of_all_ends(name, rng):
     graph, ends = PoseGraph(rng), {}
@@ -107,6 +107,7 @@ def test_auto_takes_it_for_many_that_meet_few(rng):
     np.testing.assert_allclose(chain, np.repeat(expected[:, None], 3, axis=1), atol=1e-6)
 
 
+@pytest.mark.by_day(None)
 def test_auto_takes_it_for_hundreds_that_meet_few(rng):
     """A picture of 24 × 24 points, smoothed: some rows of J are read from whole rows of it, others point by point."""
     pixels = tf.Variable(noisy := rng.normal(size=(24, 24)))
@@ -121,6 +122,7 @@ def test_auto_takes_it_for_hundreds_that_meet_few(rng):
     np.testing.assert_allclose(pixels, expected.reshape(24, 24), atol=1e-7)
 
 
+@pytest.mark.by_day(None)
 def test_auto_takes_it_for_poses_in_variables_of_any_shape(rng):
     """Places and headings apart, and one number of each held by a residual: such a residual is not dense."""
     places, headings = tf.Variable(rng.normal(size=(300, 2))), tf.Variable(rng.normal(size=300))
@@ -155,7 +157,7 @@ def test_equations_between_parameters_are_refused_and_solved_otherwise(rng):
     np.testing.assert_allclose(found.cost, expected.cost, rtol=1e-6)
 
 
-@pytest.mark.by_day(one_in=2)
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("solver", ["sparse", "cg", "cholesky"])
 def test_a_variable_that_is_read_in_two_layouts(solver, rng):
     """As the table that it is and as one long vector, by the same examples and by others."""
@@ -177,6 +179,7 @@ def test_a_variable_that_is_read_in_two_layouts(solver, rng):
     np.testing.assert_allclose(found.cost, expected, rtol=1e-6)
 
 
+@pytest.mark.by_day(None)
 def test_begins_with_nearly_a_gauss_newton_step(rng):
     """The first λ is 1e-9 of the largest diagonal element of JᵀJ, if nothing else is asked for; 1e-3 for others."""
     graph, first = PoseGraph(rng), {}
@@ -189,6 +192,7 @@ def test_begins_with_nearly_a_gauss_newton_step(rng):
     np.testing.assert_allclose(ratios, [1e-6, 1.0, 10.0], rtol=1e-6)
 
 
+@pytest.mark.by_day(None)
 def test_auto_takes_it_for_a_constant_mask(rng):
     kept, level = rng.random(299) > 0.3, tf.Variable(np.zeros(300))
     data = rng.normal(size=300)

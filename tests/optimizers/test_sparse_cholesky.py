@@ -114,7 +114,7 @@ def test_options_that_users_gave_cholmod_stay_and_do_not_matter():
         options.clear()
 
 
-@pytest.mark.by_day(one_in=2)
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("library", LIBRARIES)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_rows_that_change_from_call_to_call(library, dtype, monkeypatch, rng):

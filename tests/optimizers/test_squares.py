@@ -173,6 +173,7 @@ def test_step(name):
     np.testing.assert_allclose(step, expected, rtol=1e-6, atol=1e-9)
 
 
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("perfect", [False, True])
 def test_a_step_on_a_squared_norm(perfect):
     """Also where the norm is zero, at which it has no derivative."""
@@ -208,6 +209,7 @@ def test_a_squared_norm_of_a_variable_is_a_prior():
     assert found["problem"].prior.has_one_number_per_variable
 
 
+@pytest.mark.by_day(None)
 def test_an_open_batch():
     @tf.function(input_signature=[tf.TensorSpec([None, 3], tf.float64)], autograph=False)
     def trace(x):

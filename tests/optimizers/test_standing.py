@@ -63,7 +63,7 @@ FUNCTIONS = {
 }  # fmt: skip
 
 
-@pytest.mark.by_day(one_in=2)
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("damping", [TrustRegionDamping, Loop], ids=["op", "loop"])
 def test_two_lines_that_meet(damping):
     parameters, generator = tf.Variable(np.ones(4)), np.random.default_rng(0)
@@ -76,7 +76,7 @@ def test_two_lines_that_meet(damping):
     assert sum(each.success and each.cost < 3.8e-4 for each in found) > 10
 
 
-@pytest.mark.by_day(one_in=3)
+@pytest.mark.by_day(one_in=7)
 @pytest.mark.parametrize("damping", [TrustRegionDamping, Loop], ids=["op", "loop"])
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_functions_with_kinks_and_noise(name, damping):
@@ -88,7 +88,7 @@ def test_functions_with_kinks_and_noise(name, damping):
         check(fit.solve(), function, parameters.numpy())
 
 
-@pytest.mark.by_day(one_in=2)
+@pytest.mark.by_day(one_in=8)
 @pytest.mark.parametrize("name", more_garbow_hillstrom.PROBLEMS)
 def test_hard_problems(name):
     function, start = more_garbow_hillstrom.PROBLEMS[name][:2]
@@ -99,7 +99,7 @@ def test_hard_problems(name):
         check(fit.solve(), function, parameters.numpy())
 
 
-@pytest.mark.by_day(one_in=3)
+@pytest.mark.by_day(one_in=5)
 @pytest.mark.parametrize("name", nist.MODELS)
 def test_certified_problems(name):
     problem = nist.load(name)
@@ -112,6 +112,7 @@ def test_certified_problems(name):
         check(result, problem.residuals, parameters.numpy())
 
 
+@pytest.mark.by_day(None)
 def test_many_fits():
     generator = np.random.default_rng(1)
     starts = np.c_[generator.uniform(1, 15, 40), generator.uniform(-20, 20, [40, 3])]
@@ -126,6 +127,7 @@ def test_many_fits():
         check(Ended(Status(int(status))), bent, x)
 
 
+@pytest.mark.by_day(None)
 def test_sums_by_hand():
     generator = np.random.default_rng(2)
     parameters = tf.Variable(np.ones(4))

@@ -34,7 +34,7 @@ def scipys_cost(name):
 IN_GRAPHS = [("decay", "graph"), ("logistic", "graph"), ("decay", "many"), ("two decays", "many")]
 
 
-@pytest.mark.by_day(one_in=3)
+@pytest.mark.by_day(one_in=5)
 @pytest.mark.parametrize(("name", "way"), [*((name, "eager") for name in CURVES), *IN_GRAPHS])
 def test_the_minimum_is_found_from_zeros(name, way):
     curve, truth = CURVES[name]
@@ -50,6 +50,7 @@ def test_the_minimum_is_found_from_zeros(name, way):
     np.testing.assert_allclose(cost, scipys_cost(name), rtol=1e-6)
 
 
+@pytest.mark.by_day(one_in=3)
 @pytest.mark.parametrize("name", CURVES)
 def test_the_same_by_curve_fit(name):
     curve, truth = CURVES[name]

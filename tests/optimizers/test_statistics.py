@@ -82,6 +82,7 @@ def test_masked_residuals_are_no_measurements():
     assert masked.degrees_of_freedom == 16 - 3 and masked.num_residuals == 25
 
 
+@pytest.mark.by_day(None)
 def test_what_is_not_determined_is_said_and_the_rest_known():
     free = {"level": tf.Variable(0.0, dtype=tf.float64), "pair": tf.Variable([1.0, 2.0], dtype=tf.float64)}
     slope = X - X.mean()
@@ -97,6 +98,7 @@ def test_what_is_not_determined_is_said_and_the_rest_known():
     assert table.count("not determined") == 2 and "rank 2" in table and repr(result) == str(result) == table
 
 
+@pytest.mark.by_day(None)
 def test_rows_are_those_of_one_tensor_after_the_other():
     """Also where tensors share their examples, whose rows are next to each other in the system that is solved."""
     b = tf.Variable([1.0, 1.0, 0.0], dtype=tf.float64)

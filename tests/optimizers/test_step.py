@@ -96,6 +96,7 @@ def test_equals_numpy_on_a_loss_with_a_regulariser(solver, jit_compile):
     assert optimizer.num_attempts == sum(attempts for _, attempts, *_ in oracle.history) > 8
 
 
+@pytest.mark.by_day(None)
 @hypothesis.given(
     start=strategies.tuples(*[strategies.floats(-6, 6)] * 3),
     kind=strategies.sampled_from(
@@ -131,6 +132,7 @@ def _shared(damping, dtype):
     return _SHARED[damping, dtype]
 
 
+@pytest.mark.by_day(None)
 def test_inside_a_function():
     eager, inside = Problem(), Problem()
     one, other = LevenbergMarquardt(), LevenbergMarquardt()
@@ -170,6 +172,7 @@ def test_what_is_not_finite_is_rejected(where):
         assert optimizer.minimize(values, [weight]).cost < 14
 
 
+@pytest.mark.by_day(None)
 def test_stalled_at_the_largest_damping():
     """Residuals whose cost does not follow their derivative: no damping helps, and the state stays finite."""
     weight = tf.Variable([1.0], dtype=tf.float64)

@@ -20,6 +20,7 @@ def eight_steps():
     return model
 
 
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize(("solver", "jit_compile"), [("cholesky", True), ("kernel", False)])
 def test_steps_in_one_call(solver, jit_compile, eight_steps):
     with floating("float64"):
@@ -30,7 +31,7 @@ def test_steps_in_one_call(solver, jit_compile, eight_steps):
     assert int(model.optimizer.iterations) == 8 and losses[1] < losses[0]
 
 
-@pytest.mark.by_day(one_in=2)
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("loss", ["huber", "log_cosh"])
 def test_a_loss_is_the_same_function_in_every_step(loss):
     """What curvature it has follows from its constants, such as the width of Huber's, which are around the loop."""
@@ -44,6 +45,7 @@ def test_a_loss_is_the_same_function_in_every_step(loss):
     np.testing.assert_allclose(*ends, rtol=1e-7)
 
 
+@pytest.mark.by_day(None)
 def test_an_epoch_of_steps(eight_steps):
     with floating("float64"):
         model = compiled(mlp(), steps_per_execution=4)
@@ -51,6 +53,7 @@ def test_an_epoch_of_steps(eight_steps):
     np.testing.assert_allclose(weights(model), weights(eight_steps), rtol=1e-6, atol=1e-8)
 
 
+@pytest.mark.by_day(None)
 def test_a_regulariser_weights_and_dropout():
     """One mask for all steps on a batch: a quadratic, of which no step is rejected; masks drawn again would differ."""
     with floating("float64"):
@@ -64,6 +67,7 @@ def test_a_regulariser_weights_and_dropout():
     assert model.optimizer.last_ratio == pytest.approx(1, abs=1e-3)
 
 
+@pytest.mark.by_day(None)
 def test_it_ends_where_there_is_nothing_more_to_do():
     model = compiled(optimizer=LevenbergMarquardt(steps_per_batch=5))
     model.train_on_batch(np.full_like(X, np.nan), Y)

@@ -183,6 +183,7 @@ def hidden_and_errors(factor):
     return model
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("is_open", [True, False])
 def test_a_mean_over_examples_beside_one_over_elements(is_open, recwarn):
     """Activity regularisers, where the size of batches is open while tracing, and where it is known."""
@@ -249,6 +250,7 @@ def test_saved_in_the_middle_of_a_window(tmp_path):
     np.testing.assert_allclose(weights(parts), weights(model), rtol=1e-5, atol=2e-6)
 
 
+@pytest.mark.by_day(None)
 def test_what_is_not_finite_changes_nothing():
     model = line(memory="epoch")
     fit(model, epochs=3)
@@ -324,6 +326,7 @@ def test_windows_are_epochs_where_a_callback_tells_of_them():
         assert model.optimizer.num_attempts == steps + 4
 
 
+@pytest.mark.by_day(None)
 def test_windows_that_differ_are_judged_on_the_same_examples():
     """Windows have data of their own, with costs of other sizes: a step is judged by both of its ends on the same."""
     scale = np.array([1.0, 100.0, 0.01, 10.0])
@@ -353,6 +356,7 @@ def test_weights_that_somebody_else_sets():
     np.testing.assert_array_equal(weights(model), weights(fresh))
 
 
+@pytest.mark.by_day(None)
 def test_epochs_without_a_step_are_not_idle():
     """Three epochs make one window, of which the first takes no step."""
     model = line(memory=12)

@@ -34,6 +34,7 @@ def warned(call):
     return [str(each.message) for each in caught if "tfjac" in str(each.message)], result
 
 
+@pytest.mark.by_day(None)
 def test_it_ends_at_the_minimum_of_scipy():
     with floating("float64"):
         model = mlp(units=2)
@@ -78,6 +79,7 @@ def test_the_best_weights_by_validation_are_restored():
     np.testing.assert_array_equal(given.history["val_loss"], losses)
 
 
+@pytest.mark.by_day(None)
 def test_a_compiled_model_keeps_what_it_has():
     model, optimizer = mlp(), tfjac.LevenbergMarquardt(damping="multiplicative")
     model.compile(optimizer=optimizer, loss=keras.losses.Huber(), metrics=["mae"])
@@ -100,7 +102,7 @@ def test_data_sets_unbuilt_models_and_weights():
     np.testing.assert_allclose(first, second, rtol=0.3)
 
 
-@pytest.mark.by_day(one_in=3)
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("options", [{}, {"validation_split": 0.2}, {"batch_size": 30}])
 def test_lists_stand_for_several_inputs_and_outputs_as_in_keras(options):
     def fitted(kind):
@@ -157,6 +159,7 @@ def test_refusals(change, words):
         change(mlp())
 
 
+@pytest.mark.by_day(None)
 def test_class_weights_are_the_weights_of_the_examples_and_one_callback_needs_no_list():
     labels, weights = (Y[:, 0] > 0).astype(int), {0: 1.0, 1: 5.0}
     models = mlp(), mlp()
@@ -184,6 +187,7 @@ def trained(epochs=2, x=X, callbacks=(), batch_size=32, units=20, **options):
     return said, model
 
 
+@pytest.mark.by_day(None)
 def test_small_batches_are_warned_of_once():
     said, model = trained(memory=None)
     assert len(said) == 1
@@ -193,7 +197,7 @@ def test_small_batches_are_warned_of_once():
     assert warned(lambda: model.fit(X, Y, verbose=0))[0] == []
 
 
-@pytest.mark.by_day(one_in=2)
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize(
     "options",
     [
@@ -211,6 +215,7 @@ def test_what_is_right_is_not_warned_of(options):
     assert trained(**options)[0] == []
 
 
+@pytest.mark.by_day(None)
 def test_dropout_of_one_batch_is_not_taken_for_several_batches():
     model = keras.Sequential(
         [keras.Input((4,)), keras.layers.Dense(20), keras.layers.Dropout(0.5), keras.layers.Dense(1)]
@@ -218,6 +223,7 @@ def test_dropout_of_one_batch_is_not_taken_for_several_batches():
     assert warned(lambda: tfjac.fit(model, X[:30], Y[:30], max_steps=20))[0] == []
 
 
+@pytest.mark.by_day(None)
 def test_a_batch_that_is_not_finite_is_said_once_with_its_status():
     said, model = trained(x=np.where(np.arange(90)[:, None] == 3, np.nan, X), epochs=3, batch_size=90)
     assert len(said) == 1 and "NOT_FINITE" in said[0] and "Received: 1 such step" in said[0]
@@ -244,7 +250,7 @@ def test_moving_statistics_are_those_of_all_examples():
     np.testing.assert_allclose(min(history.history["val_loss"]), inside, rtol=1e-8)
 
 
-@pytest.mark.by_day(one_in=2)
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize(
     ("momentum", "epochs", "warns"), [(0.99, 2, True), (0.9, 2, True), (0.9, 50, False), (0.0, 2, False)]
 )
@@ -256,7 +262,7 @@ def test_moving_statistics_that_stay_behind_are_named(momentum, epochs, warns):
     assert bool([text for text in said if "BatchNormalization(momentum=0.0)" in text]) is warns
 
 
-@pytest.mark.by_day(one_in=2)
+@pytest.mark.by_day(one_in=4)
 @pytest.mark.parametrize("options", [{}, {"steps_per_execution": 2}])
 @pytest.mark.parametrize("assigns", [True, False])
 def test_weights_that_a_layer_assigns_are_named(options, assigns):
@@ -269,6 +275,7 @@ def test_weights_that_a_layer_assigns_are_named(options, assigns):
     assert len(said) == assigns and (not assigns or "kernel" in said[0].split("Received")[1])
 
 
+@pytest.mark.by_day(None)
 def test_a_mean_over_the_batch_beside_the_model_is_no_moving_statistic():
     """The seed of a dropout is assigned, too: it is no average."""
     keras.utils.set_random_seed(5)

@@ -59,6 +59,7 @@ def test_after_an_interrupt_the_weights_are_the_best(times):
     np.testing.assert_allclose(found, min(losses), rtol=1e-6)
 
 
+@pytest.mark.by_day(None)
 @pytest.mark.usefixtures("ctrl_c")
 def test_an_interrupt_without_validation_keeps_the_last_step():
     model, press = mlp(units=30), _Press(0)
@@ -67,6 +68,7 @@ def test_an_interrupt_without_validation_keeps_the_last_step():
     np.testing.assert_allclose(history.history["loss"][-1], loss_of(model, X, Y), rtol=1e-4)
 
 
+@pytest.mark.by_day(None)
 def test_an_error_in_a_callback_leaves_the_best_weights():
     model, press = mlp(units=30), _Press(99)
 
@@ -84,6 +86,7 @@ def test_an_error_in_a_callback_leaves_the_best_weights():
     np.testing.assert_allclose(found, min(losses), rtol=1e-6)
 
 
+@pytest.mark.by_day(None)
 @pytest.mark.filterwarnings("ignore:tfjac. the loss, or its gradient, was not finite")
 @pytest.mark.parametrize(("size", "options"), [(90, {}), (30, {}), (30, {"memory": "epoch"})])
 def test_convergence_ends_where_a_row_is_nan(size, options):
@@ -95,6 +98,7 @@ def test_convergence_ends_where_a_row_is_nan(size, options):
     assert all(np.all(np.isfinite(weight)) for weight in model.get_weights())
 
 
+@pytest.mark.by_day(None)
 @pytest.mark.filterwarnings("ignore:tfjac. the loss, or its gradient, was not finite")
 def test_tfjac_fit_ends_where_a_row_is_nan():
     history = tfjac.fit(mlp(), X, _with_nan(Y))

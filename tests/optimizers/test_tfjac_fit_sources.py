@@ -92,7 +92,7 @@ def _autoencoder():
     return keras.Model(inputs, Reconstruction()([keras.layers.Dense(4, use_bias=False)(code), inputs]))
 
 
-@pytest.mark.by_day(one_in=2)
+@pytest.mark.by_day(one_in=3)
 @pytest.mark.parametrize(
     "source",
     [lambda: X, lambda: tf.data.Dataset.from_tensor_slices(X).batch(SIZE), lambda: _Batches(X)],
@@ -107,6 +107,7 @@ def test_without_targets_the_loss_is_what_layers_add(source):
     np.testing.assert_allclose(history["loss"][-1], left, rtol=1e-3)
 
 
+@pytest.mark.by_day(None)
 def test_without_targets_validation_is_there_too():
     history = tfjac.fit(_autoencoder(), X, validation_split=0.2, max_steps=5).history
     given = tfjac.fit(_autoencoder(), X[:60], validation_data=(X[60:],), max_steps=5).history
@@ -134,7 +135,7 @@ def test_sources_that_do_not_do_are_refused(x, message):
         tfjac.fit(mlp(), x)
 
 
-@pytest.mark.by_day(one_in=3)
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize(
     ("given", "said"),
     [
@@ -154,7 +155,7 @@ def test_the_plan_says_how_examples_are_taken(given, said):
     assert history.status is tfjac.Status.MAX_STEPS and len(history.history["loss"]) <= 2
 
 
-@pytest.mark.by_day(one_in=3)
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("options", [{}, {"validation_split": 0.2}, {"batch_size": 25}], ids=" ".join)
 def test_the_same_start_gives_the_same_weights(options):
     models = mlp(), mlp()

@@ -68,6 +68,7 @@ def test_data_are_those_of_now(place, minimum):
         assert minimum(residuals, b) == pytest.approx(np.mean(NEW))
 
 
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("minimum", [by_least_squares])
 def test_what_comes_out_the_same_is_traced_once(minimum, traces):
     b, data = start(), OLD
@@ -123,6 +124,7 @@ def test_arguments_and_what_else_the_function_reads(traces):
     assert len(traces) == 2
 
 
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("minimum", [by_least_squares])
 def test_a_function_of_tensorflow_keeps_its_own_rules(minimum, traces):
     b, calls = start(), []
@@ -137,6 +139,7 @@ def test_a_function_of_tensorflow_keeps_its_own_rules(minimum, traces):
     assert len(calls) == len(traces) == 1
 
 
+@pytest.mark.by_day(None)
 def test_a_problem_is_traced_by_signature(traces):
     b, calls = start(), []
 
@@ -188,6 +191,7 @@ def test_a_damping_of_the_users_may_depend_on_anything():
     assert abs(fit().x - before) < 1e-6
 
 
+@pytest.mark.by_day(None)
 def test_a_constraint_may_depend_on_anything():
     b = keras.Variable(0.0, dtype="float64")
     for limit in (1.0, 2.0):
@@ -326,6 +330,7 @@ def nodes_changed_and_read():
         tfjac.values_at(lambda x: tfjac.tap(x, "in"), "in")(np.eye(2))
 
 
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("call", [many_fits, band, posterior, gradients_of_nodes, nodes_changed_and_read])
 def test_first_calls_are_not_called_retracing(call, monkeypatch):
     """TensorFlow counts traces by the code that is traced: objects that are each traced once are not traced again."""

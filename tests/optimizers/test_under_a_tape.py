@@ -28,7 +28,7 @@ FITS = {
 }
 
 
-@pytest.mark.by_day(one_in=2)
+@pytest.mark.by_day(one_in=5)
 @pytest.mark.parametrize("persistent", [False, True])
 @pytest.mark.parametrize("name", FITS)
 def test_fits_beside_what_is_recorded(name, persistent):
@@ -40,6 +40,7 @@ def test_fits_beside_what_is_recorded(name, persistent):
     assert float(tape.gradient(after, other)) == 27.0
 
 
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("persistent", [False, True])
 def test_derivative_through_a_minimum(persistent):
     x = tf.Variable([1.0, 0.5], dtype=tf.float64)

@@ -47,6 +47,7 @@ def of_model(model, shape=(None, 4)):
     return named_linear(model, model.trainable_variables, tf.TensorSpec(shape, keras.config.floatx()))
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize(
     "head",
     [(), (layers.Rescaling(3.0, 1.0),), (layers.Reshape((1, 1)), layers.Flatten()), (layers.Dropout(0.5),)],
@@ -146,7 +147,7 @@ def step_in_numpy(model, x, y, weights=None, penalty=0.0, initial=1e-2):
 CG = ConjugateGradientSolver(tolerance=1e-12, max_iterations=500)
 
 
-@pytest.mark.by_day("values")
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("solver", ["auto", "cholesky", "kernel", "qr", "svd", "lsmr", CG])
 @pytest.mark.parametrize("outputs", [1, 2])
 def test_a_step_is_that_of_numpy(solver, outputs):
@@ -159,7 +160,7 @@ def test_a_step_is_that_of_numpy(solver, outputs):
     np.testing.assert_allclose(found, expected, rtol=2e-5, atol=2e-5 * np.abs(expected).max())
 
 
-@pytest.mark.by_day(one_in=2)
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("options", [{}, {"verify": True}, {"jit_compile": True}, {"gram_dtype": "float64"}])
 def test_a_step_with_weights_and_a_penalty_is_that_of_numpy(options):
     weights = RNG.uniform(0.5, 2, size=96)
@@ -170,6 +171,7 @@ def test_a_step_with_weights_and_a_penalty_is_that_of_numpy(options):
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6 * np.abs(expected).max())
 
 
+@pytest.mark.by_day(None)
 def test_targets_of_size_one_and_scaling_by_name_are_trained_with_d_of_one():
     with floating("float64"):
         steps = [first_step(mlp(), X, Y, scaling=scaling)[0] for scaling in ("outputs", "identity")]
@@ -178,6 +180,7 @@ def test_targets_of_size_one_and_scaling_by_name_are_trained_with_d_of_one():
     np.testing.assert_array_equal(*steps)
 
 
+@pytest.mark.by_day(None)
 def test_the_gradient_that_is_reported_is_that_by_the_weights():
     model = mlp()
     with tf.GradientTape() as tape:
@@ -187,6 +190,7 @@ def test_the_gradient_that_is_reported_is_that_by_the_weights():
     np.testing.assert_allclose(optimizer.last_report.gradient_norm, expected, rtol=1e-4)
 
 
+@pytest.mark.by_day(None)
 def test_a_batch_of_one_example_and_one_without_weight():
     model = mlp()
     model.compile(LevenbergMarquardt(), "mse")
@@ -199,6 +203,7 @@ def test_a_batch_of_one_example_and_one_without_weight():
     np.testing.assert_allclose(model.optimizer._state.unit.numpy(), error, rtol=1e-3)
 
 
+@pytest.mark.by_day(None)
 def test_outputs_that_share_a_layer_share_a_unit():
     """As of a sequence, whose positions have one last layer, and a target each."""
     keras.utils.set_random_seed(0)
@@ -225,6 +230,7 @@ def outputs_in(unit, monkeypatch, kind):
         return model.predict(X, verbose=0) / unit, model.optimizer
 
 
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("kind", ["gram", "rows", "factors"])
 def test_a_training_does_not_depend_on_the_unit(kind, monkeypatch):
     one, optimizer = outputs_in(1.0, monkeypatch, kind)
@@ -235,7 +241,7 @@ def test_a_training_does_not_depend_on_the_unit(kind, monkeypatch):
     assert np.mean((one - (3 + 5 * Y)) ** 2) < 0.2 * 25
 
 
-@pytest.mark.by_day(one_in=2)
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("kind", ["small", "large"])
 @pytest.mark.parametrize(("offset", "size"), [(0, 78), (120, 7), (40, 1)])
 def test_plain_fit_takes_targets_as_they_are(kind, offset, size):
@@ -263,6 +269,7 @@ def test_positive_outputs_take_targets_as_they_are(kind, last, offset, size):
     assert model.evaluate(x, offset + size * y, batch_size=384, verbose=0) / size**2 < 0.1
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("constraint", [keras.constraints.NonNeg, keras.constraints.MaxNorm])
 @pytest.mark.filterwarnings("ignore:tfjac. the constraint")
 def test_a_last_layer_with_a_constraint(constraint):
@@ -292,6 +299,7 @@ def test_a_training_goes_on_from_where_it_was_saved(tmp_path):
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.by_day(None)
 def test_another_optimizer_goes_on_in_the_same_unit():
     """Where the last layer has grown already, the residuals are small, and what they were is not."""
     model, units = mlp(16, 8), []
@@ -303,6 +311,7 @@ def test_another_optimizer_goes_on_in_the_same_unit():
     np.testing.assert_allclose(units, 70, rtol=0.5)
 
 
+@pytest.mark.by_day(None)
 def test_residuals_of_minimize_have_units_as_well():
     a, b = tf.Variable(1.0), tf.Variable(0.5)
     x = np.float32(np.linspace(0, 4, 50))

@@ -18,7 +18,7 @@ MINIMA = {
 }
 
 
-@pytest.mark.by_day("values")
+@pytest.mark.by_day(one_in=15)
 @pytest.mark.parametrize("name", MINIMA)
 @pytest.mark.parametrize("start", [2.0, -7.0])
 @pytest.mark.parametrize("damping", [None, "radius", "nielsen"])
@@ -147,7 +147,7 @@ STARTS_WITHOUT_GRADIENT = {
 }
 
 
-@pytest.mark.by_day("values")
+@pytest.mark.by_day(one_in=7)
 @pytest.mark.parametrize("name", STARTS_WITHOUT_GRADIENT)
 @pytest.mark.parametrize("in_function", [False, True])
 def test_a_start_at_a_maximum_or_a_saddle_is_named(name, in_function):
@@ -160,12 +160,14 @@ def test_a_start_at_a_maximum_or_a_saddle_is_named(name, in_function):
     assert in_function or "small random numbers" in found.message
 
 
+@pytest.mark.by_day(None)
 def test_so_is_a_saddle_of_too_many_parameters_for_a_gram():
     left, right = variables_of_zeros((150, 8), (8, 150))
     found = least_squares(lambda: left @ right - 1.0, [left, right])
     assert found.status is Status.NOT_A_MINIMUM and not left.numpy().any() and not right.numpy().any()
 
 
+@pytest.mark.by_day(None)
 def test_a_minimum_or_a_plateau_of_zero_gradient_has_converged():
     x = tf.Variable([0.0, 1.0, -1.0], dtype=tf.float64)
     of_no_use = least_squares(lambda: (x[1] - 3.0) * np.arange(4.0) + 1.0, x)
@@ -177,7 +179,7 @@ def test_a_minimum_or_a_plateau_of_zero_gradient_has_converged():
     assert least_squares(lambda: x**2 - 1.0, x, fixed=True).status is Status.GRADIENT_TOLERANCE
 
 
-@pytest.mark.by_day("values")
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("options", [{}, {"bounds": (0.0, 3.0)}, {"chunk_size": 2}])
 @pytest.mark.parametrize("in_function", [False, True])
 def test_so_are_many_fits_that_start_there(options, in_function):
@@ -223,6 +225,7 @@ PLACES = {  # residuals, a start, whether that leads to a minimum, and options
 }
 
 
+@pytest.mark.by_day(one_in=5)
 @pytest.mark.parametrize("name", PLACES)
 def test_a_tolerance_at_a_maximum_or_a_saddle_is_no_success(name):
     function, start, is_minimum, options = PLACES[name]
@@ -231,6 +234,7 @@ def test_a_tolerance_at_a_maximum_or_a_saddle_is_no_success(name):
     assert found.success if is_minimum else found.status is Status.NOT_A_MINIMUM
 
 
+@pytest.mark.by_day(None)
 def test_so_it_is_of_many_fits():
     """To a few digits is enough to stay there, or to leave."""
     starts = np.array([[np.pi], [101 * np.pi], [np.pi + 1e-9], [3.1416], [1.0]])
@@ -243,6 +247,7 @@ def test_so_it_is_of_many_fits():
     assert Status(many.status[0]) is Status.NOT_A_MINIMUM and many.success[1]
 
 
+@pytest.mark.by_day(None)
 def test_so_it_is_with_equations_and_on_manifolds():
     v = tf.Variable([1.0, np.pi - 1.0], dtype=tf.float64)
     equal = least_squares(lambda: turned(v[0] + v[1]), v, equality=([[1.0, 0.0]], [1.0]))

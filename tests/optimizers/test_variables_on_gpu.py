@@ -34,7 +34,7 @@ OPTIMIZERS = {
 }
 
 
-@pytest.mark.by_day(one_in=4)
+@pytest.mark.by_day(one_in=16)
 @pytest.mark.parametrize("width", [4, 300])
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_every_variable_can_be_on_a_gpu(name, width):

@@ -56,6 +56,7 @@ def test_silent_where_all_is_well(stack):
     assert fit(*stack).num_accepted > 0
 
 
+@pytest.mark.by_day(None)
 def test_silent_on_sparse_gradients_and_at_a_perfect_fit():
     tokens = RNG.integers(0, 5, (12, 2))
     layers = keras.layers.Embedding(5, 2), keras.layers.Flatten(), keras.layers.Dense(2)
@@ -69,7 +70,7 @@ class ShiftedTwice(keras.layers.Layer):
         return tf.nn.softmax(tf.concat([x, x + 1.0], axis=-1))
 
 
-@pytest.mark.by_day(one_in=6)
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("seed", [0, 1, 2])
 @pytest.mark.parametrize(
     "stack",
@@ -96,6 +97,7 @@ class SelfAttention(keras.layers.Layer):
         return self.attention(x, x)
 
 
+@pytest.mark.by_day(None)
 def test_error_in_fit_names_the_variable(broken):
     fit(verify=False)
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"for variable sequential\S*/dense\S*/bias, the gradient"):
@@ -113,6 +115,7 @@ def test_error_in_least_squares_under_the_switch(broken, monkeypatch):
         least_squares(lambda: residuals(), variables, max_steps=2, solver="cholesky")
 
 
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("solver", ["auto", "kernel"])
 def test_minimize_with_every_solver(solver):
     variables = [tf.Variable(RNG.normal(size=(3, 2))), tf.Variable(np.zeros(2))]
@@ -121,6 +124,7 @@ def test_minimize_with_every_solver(solver):
     assert all(optimizer.minimize(residuals, variables).accepted for _ in range(3))
 
 
+@pytest.mark.by_day(None)
 def test_a_cost_that_is_not_the_same_again():
     """A Python function is taken for one that computes; here it counts."""
     weight, calls = tf.Variable([1.0, 2.0], dtype=tf.float64), iter(range(10))
@@ -133,6 +137,7 @@ def test_a_cost_that_is_not_the_same_again():
         LevenbergMarquardt(verify=True).minimize(lambda: counted(weight), [weight])
 
 
+@pytest.mark.by_day(None)
 def test_under_xla_it_says_that_it_checks_nothing():
     with pytest.warns(UserWarning, match="nothing is verified in functions compiled by XLA"):
         fit(jit_compile=True, epochs=1)

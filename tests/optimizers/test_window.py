@@ -48,6 +48,7 @@ def by_hand(size, steps):
     return np.array(trace)
 
 
+@pytest.mark.by_day(None)
 def test_the_rule_by_hand():
     expected = by_hand(4, 9)
     found = fit(window=4, max_steps=9, ftol=0, xtol=0, gtol=0)
@@ -55,6 +56,7 @@ def test_the_rule_by_hand():
     assert (np.diff(expected) > 0).any() and not np.allclose(by_hand(1, 9), expected), "a case that can fail"
 
 
+@pytest.mark.by_day(None)
 def test_it_ends_at_the_best_point_however_it_ends(tmp_path):
     start = np.sum(np.square(rosenbrock(START))) / 2
     rising = int(np.argmax(np.diff(by_hand(4, 9), prepend=start) > 0)) + 1
@@ -76,6 +78,7 @@ def test_it_ends_at_the_best_point_however_it_ends(tmp_path):
     assert whole.success and all(np.array_equal(*pair) for pair in zip(rest.history, whole.history))
 
 
+@pytest.mark.by_day(None)
 def test_it_does_not_stop_at_a_point_that_it_passed():
     """From the second step on all lead away, to a minimum that is higher: the best point so far is no minimum."""
     x = tf.Variable([5.888936618894665], dtype=tf.float64)
@@ -123,6 +126,7 @@ def test_bad_input():
         LevenbergMarquardt(window=3)
 
 
+@pytest.mark.by_day(None)
 def test_it_ends_where_the_cost_is_but_rounding():
     """At Bard's minimum, where the cost that was judged and the one that is linearised differ in the last digit."""
     function, start = more_garbow_hillstrom.PROBLEMS["Bard"]

@@ -42,6 +42,7 @@ def test_backup_and_restore_goes_on_as_if_never_stopped(tmp_path):
     np.testing.assert_array_equal(resumed, fit(model, 3)["loss"])
 
 
+@pytest.mark.by_day(None)
 def test_early_stopping_restores_the_best_weights(tmp_path):
     model = compiled()
     stop = callbacks.EarlyStopping(patience=4, restore_best_weights=True)
@@ -82,6 +83,7 @@ def without_missing(y, prediction):
     return tf.reduce_mean(tf.where(tf.math.is_nan(y), 0.0, tf.square(y - prediction)))
 
 
+@pytest.mark.by_day(None)
 def test_missing_labels_that_the_loss_leaves_out():
     """0·NaN is NaN in the gradient of such a loss, so that other optimizers fail; here it is a residual of zero."""
     holes, known = Y.copy(), np.arange(64) % 5 > 0
@@ -94,6 +96,7 @@ def test_missing_labels_that_the_loss_leaves_out():
     assert model.optimizer.num_accepted == 3
 
 
+@pytest.mark.by_day(None)
 def test_a_batch_without_weight_is_no_reason_to_follow_the_regulariser():
     """Its loss is the regulariser alone, which would take all weights to zero in one step."""
     keras.utils.set_random_seed(1)
@@ -107,6 +110,7 @@ def test_a_batch_without_weight_is_no_reason_to_follow_the_regulariser():
     assert model.optimizer.status is Status.GRADIENT_TOLERANCE
 
 
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("scale", [1e-10, 1e10])
 def test_a_model_of_one_parameter_on_any_scale_and_then_nothing_left_to_do(scale):
     model = keras.Sequential([layers.Input((1,)), layers.Dense(1, use_bias=False, kernel_initializer="ones")])
@@ -119,6 +123,7 @@ def test_a_model_of_one_parameter_on_any_scale_and_then_nothing_left_to_do(scale
     assert model.optimizer.status is Status.GRADIENT_TOLERANCE and bits(model) == before
 
 
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("jit_compile", [False, True])
 def test_the_training_step_is_traced_once(jit_compile):
     """A variable that a function makes in its first trace has TensorFlow trace it again."""

@@ -36,6 +36,7 @@ def known(sigma):
     return all_three @ best, all_three @ matrix @ all_three.T
 
 
+@pytest.mark.by_day(None)
 def test_a_gaussian_posterior(emcee):
     fit = tfjac.curve_fit(line, X, Y, p0=params(), sigma=0.3, absolute_sigma=True)
     found = fit.emcee(400, 120, seed=1)
@@ -53,6 +54,7 @@ def test_a_gaussian_posterior(emcee):
     assert not np.array_equal(again[0].chain, again[2].chain)
 
 
+@pytest.mark.by_day(None)
 def test_an_unknown_scale_is_integrated_out(emcee):
     """The marginals are Student's t with N − 2 degrees of freedom."""
     fit = tfjac.curve_fit(line, X, Y, p0=params())
@@ -65,6 +67,7 @@ def test_an_unknown_scale_is_integrated_out(emcee):
         np.testing.assert_allclose(shares, [0.025, 0.25, 0.75, 0.975], atol=0.04)
 
 
+@pytest.mark.by_day(None)
 def test_priors_and_bounds(emcee):
     """A Gaussian prior multiplies; a bound cuts the posterior off: a normal distribution that is cut."""
     given = params(prior=(1.5, 0.1))

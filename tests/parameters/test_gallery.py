@@ -73,6 +73,7 @@ def test_complex_resonator(way):
     np.testing.assert_allclose(list(known["errors"].values()), errors, rtol=0.05)
 
 
+@pytest.mark.by_day(None)
 def test_complex_residuals_are_drawn_and_searched_by_both_parts():
     rng = np.random.default_rng(2)
     x = np.linspace(0.0, 3.0, 40)
@@ -228,6 +229,7 @@ def test_models_joined_by_a_function():
         models.CompositeModel(step, models.gaussian(), convolved)
 
 
+@pytest.mark.by_day(None)
 def test_a_grid_of_starts():
     x, y = data("global_minimum")
     params = tfjac.Parameters(

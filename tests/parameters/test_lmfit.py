@@ -129,7 +129,7 @@ INTERVALS = {
 }
 
 
-@pytest.mark.by_day(one_in=2)
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("name", INTERVALS)
 def test_confidence_intervals_by_profiles(name):
     params, curve, sigmas = INTERVALS[name]

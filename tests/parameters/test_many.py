@@ -38,6 +38,7 @@ def by_scipy(row, x=X, sigma=SIGMA, absolute=False, **options):
     return found.x, gram * variance, left(found.x)
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("absolute", [False, True])
 def test_values_and_errors(absolute):
     fits = fit_many(decay, X, Y, params(), SIGMA, absolute, ftol=1e-13, xtol=1e-13)
@@ -57,6 +58,7 @@ def test_values_and_errors(absolute):
         )
 
 
+@pytest.mark.by_day(None)
 def test_masks_x_of_each_fit_starts_and_parameters_that_are_held():
     x = X * np.linspace(0.8, 1.2, 5)[:, None]
     y = np.ma.masked_where(np.arange(30) % 7 == np.arange(5)[:, None], Y)
@@ -72,7 +74,7 @@ def test_masks_x_of_each_fit_starts_and_parameters_that_are_held():
     np.testing.assert_array_equal(held.standard_errors()["half"], 0.0)
 
 
-@pytest.mark.by_day(one_in=2)
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("loss", ["huber", "cauchy"])
 def test_errors_of_robust_fits(loss):
     """Huber's: Σψ²/(rows − p)/(Σψ′/rows)² (JᵀJ)⁻¹, by hand."""
@@ -93,6 +95,7 @@ def test_errors_of_robust_fits(loss):
         np.testing.assert_allclose(np.sqrt(variance * gram[1, 1]), alone.standard_errors()[1], rtol=1e-3)
 
 
+@pytest.mark.by_day(None)
 def test_a_model_from_its_guesses():
     model = tfjac.models.gaussian() + tfjac.models.constant()
     centers = np.array([1.0, 2.0, 2.5])
@@ -128,6 +131,7 @@ def test_curve_fit_and_models_take_rows():
         tfjac.curve_fit(decay, X, Y, params(), batch_dims=1, n_starts=3)
 
 
+@pytest.mark.by_day(None)
 def test_each_row_of_a_model_has_its_guess_and_a_loss():
     """Peaks far from one another: one start would not reach all; each is as by itself."""
     x = np.linspace(0.0, 20.0, 101)
@@ -165,6 +169,7 @@ def test_tables_need_pandas(monkeypatch):
         tfjac.curve_fit(decay, X, Y[0], params()).to_dataframe()
 
 
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize(
     ("name", "here"), [("params", "values and standard_errors()"), ("best_values", "values"), ("covar", "covariance()")]
 )

@@ -180,6 +180,7 @@ def test_a_parabola_through_two_points_is_guessed_as_their_line():
     np.testing.assert_allclose([guessed[name] for name in "abc"], [0.0, 3.0, -1.0], atol=1e-12)
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("name", ["gaussian", "lorentzian", "pseudo_voigt"])
 @pytest.mark.parametrize("background", ["none", "linear"])
 def test_a_dip_is_guessed_as_one(name, background):
@@ -215,6 +216,7 @@ def test_a_peak_between_the_data_is_no_success():
     assert model.fit(x, y).success
 
 
+@pytest.mark.by_day(None)
 def test_a_resonance_from_a_start_as_of_lmfits_guess():
     x = np.linspace(0, 10, 101)
     model = models.breit_wigner()

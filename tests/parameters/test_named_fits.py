@@ -110,6 +110,7 @@ def test_bounds_and_priors():
     assert all(type(end) is float for ends in fit.confidence_intervals().values() for end in ends)
 
 
+@pytest.mark.by_day(None)
 def test_weights_by_sigma_and_lists_of_residuals():
     sigma = 0.02 * (1 + X)
     params = tfjac.Parameters(amplitude=1.0, rate=1.0, offset=0.0)
@@ -282,6 +283,7 @@ def test_a_call_in_a_graph_is_refused():
         fit()
 
 
+@pytest.mark.by_day(None)
 def test_several_data_and_a_grid():
     """x of two arrays, y of two axes."""
     u, v = np.meshgrid(np.linspace(0, 1, 6), np.linspace(0, 2, 7))
@@ -320,6 +322,7 @@ def test_a_copy_of_a_fit_is_a_fit(fit):
     assert pickle.loads(pickle.dumps(fit.params)).valuesdict() == fit.params.valuesdict()
 
 
+@pytest.mark.by_day(None)
 def test_one_level_of_an_interval_may_be_a_number(fit):
     one, listed = fit.conf_interval(sigmas=2), fit.conf_interval(sigmas=[2])
     np.testing.assert_array_equal(one["rate"], listed["rate"])

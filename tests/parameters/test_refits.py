@@ -38,6 +38,7 @@ def fitted(parameters=None, **options):
 # ------------------------------------------------------------------ profiles
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("absolute", [False, True])
 def test_at_the_ends_of_an_interval_the_test_is_met(absolute):
     """With the parameter held there, SciPy's fit of the others has the χ² that the level says."""
@@ -64,6 +65,7 @@ def test_at_the_ends_of_an_interval_the_test_is_met(absolute):
     assert intervals.fits >= 8 and "best" in repr(intervals) and "rate" in intervals.summary(differences=False)
 
 
+@pytest.mark.by_day(None)
 def test_a_bound_that_comes_first_leaves_the_interval_open():
     best = by_scipy()[2]
     fit = fitted(params(offset={"value": 0.6, "min": best - 0.001}, rate={"value": 1.3, "max": 3.0}))
@@ -134,6 +136,7 @@ def test_bootstrap_is_a_loop_of_fits_of_data_drawn_again(kind):
     assert found.correlation(["rate", "half"])[0, 1] < -0.99
 
 
+@pytest.mark.by_day(None)
 def test_bootstrap_with_a_prior_and_robust_losses():
     def residuals(p, x, y):
         return [decay(x, **p)[:10] - y[:10], decay(x, **p)[10:] - y[10:]]
@@ -160,6 +163,7 @@ def centred_by_huber(residuals, scale):
     return residuals - scipy.optimize.brentq(influence, residuals.min(), residuals.max(), xtol=1e-15)
 
 
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("loss", ["huber", "tukey"])
 def test_bootstrap_of_a_robust_fit_is_about_what_the_fit_found(loss):
     """Outliers are drawn too, and count as little as they did: the interval is that of repeated experiments."""
@@ -269,6 +273,7 @@ def test_starts_need_bounds_or_priors():
 # ------------------------------------------------------------------ several data sets
 
 
+@pytest.mark.by_day(None)
 def test_data_sets_of_other_lengths_with_ties_of_their_own():
     rng = np.random.default_rng(4)
     xs = [np.linspace(0, 4, 25), np.linspace(0, 3, 40)]

@@ -32,7 +32,7 @@ def model_of(case):
     return getattr(models, name)(*arguments)
 
 
-@pytest.mark.by_day(one_in=2)
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("case", CASES)
 def test_values_and_derivatives_are_lmfits(case):
     model, given = model_of(case), CASES[case]

@@ -37,12 +37,14 @@ def test_epsilon_of_a_published_training():
     assert 0.7 < tightest < by_divergences < 1.19
 
 
+@pytest.mark.by_day(None)
 def test_noise_for_is_the_inverse():
     noise = privacy.noise_for(2.0, 1e-5, 0.01, 500, accountant="rdp")
     assert privacy.epsilon(noise, 0.01, 500, 1e-5, accountant="rdp") == pytest.approx(2.0, rel=5e-3)
     assert privacy.epsilon(noise, 0.01, 500, 1e-5, accountant="rdp") <= 2.0
 
 
+@pytest.mark.by_day(None)
 def test_epsilon_is_that_of_the_accountants_called_directly():
     import dp_accounting as dp
 
@@ -53,6 +55,7 @@ def test_epsilon_is_that_of_the_accountants_called_directly():
             assert privacy.epsilon(noise, rate, steps, delta, name) == pytest.approx(expected, rel=1e-9)
 
 
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("count_noise", [0.6, 40.0])
 def test_adaptive_clipping_spends_what_the_noise_multiplier_says(count_noise):
     """One example more changes the sum of gradients by C, and what is published beside it by what is found here."""
@@ -71,6 +74,7 @@ def test_adaptive_clipping_spends_what_the_noise_multiplier_says(count_noise):
     assert gaussian_epsilon(mu, 1e-5) == pytest.approx(privacy.epsilon(1.0, 1.0, 1, 1e-5), rel=1e-3)
 
 
+@pytest.mark.by_day(None)
 def test_shuffled_batches_are_counted_by_the_passes():
     """Without help of chance: each pass is a Gaussian mechanism, whose ε has a closed form."""
     expected = gaussian_epsilon(math.sqrt(8) / 5.0, 1e-5)
@@ -150,6 +154,7 @@ def test_the_budget_is_not_exceeded():
         model.fit(x, y, batch_size=size, verbose=0, callbacks=[budget])
 
 
+@pytest.mark.by_day(None)
 def test_several_steps_in_one_call_do_not_exceed_the_budget():
     n, size = 200, 20
     x, y = np.zeros((n, 3), "float32"), np.zeros((n, 1), "float32")
@@ -173,6 +178,7 @@ def test_the_budget_asks_for_what_it_needs():
         plain.fit(x, y, verbose=0, callbacks=[privacy.PrivacyBudget(20, 1e-3, 10)])
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("rows", [None, 16])
 def test_poisson_batches_hold_each_example_by_chance(rows):
     n, size, steps = 300, 40, 400
@@ -208,6 +214,7 @@ def test_poisson_batches_carry_sample_weights():
         np.testing.assert_array_equal(given, wanted["a"])
 
 
+@pytest.mark.by_day(None)
 def test_a_training_on_poisson_batches():
     n, size, rows = 400, 50, 32
     rng = np.random.default_rng(1)

@@ -132,7 +132,7 @@ def one_step(model, x, y, batch_size=N, **fit):
     return [a - b for a, b in zip(before, weights_of(model))]
 
 
-@pytest.mark.by_day(one_in=3)
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("jit_compile", [False, True])
 @pytest.mark.parametrize("name", MODELS)
 def test_a_step_is_the_mean_of_the_clipped_gradients(name, jit_compile):
@@ -146,6 +146,7 @@ def test_a_step_is_the_mean_of_the_clipped_gradients(name, jit_compile):
         np.testing.assert_allclose(got, clipped + plain, rtol=2e-4, atol=2e-6)
 
 
+@pytest.mark.by_day(None)
 def test_sample_weights_scale_the_loss_of_their_example():
     model = compiled("dense", clip=0.4)
     rng = np.random.default_rng(2)
@@ -177,6 +178,7 @@ def test_adaptive_clipping_finds_the_median_of_the_norms():
     assert lower < float(model.optimizer.clipping.bound()) < upper
 
 
+@pytest.mark.by_day(one_in=4)
 @pytest.mark.parametrize(("accumulated", "batch_size"), [(1, None), (1, 40), (3, N), (3, 40)])
 def test_noise_is_that_of_the_whole_step(accumulated, batch_size):
     """With a learning rate of 1 a step subtracts gradient and noise; another seed leaves the noise alone."""
@@ -197,6 +199,7 @@ def test_noise_is_that_of_the_whole_step(accumulated, batch_size):
     assert np.abs(np.corrcoef(rows) - np.eye(6)).max() < 0.1
 
 
+@pytest.mark.by_day(None)
 def test_accumulated_batches_are_one_batch():
     inner = keras.optimizers.SGD(1.0, gradient_accumulation_steps=3)
     model, whole = compiled("dense", inner=inner, batch_size=N), compiled("dense")
@@ -206,6 +209,7 @@ def test_accumulated_batches_are_one_batch():
     assert model.optimizer.steps == whole.optimizer.steps == 1
 
 
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize(
     "inner",
     [
@@ -226,6 +230,7 @@ def test_an_inner_scale_of_the_loss_changes_no_step(inner):
     assert model.optimizer.steps == 1
 
 
+@pytest.mark.by_day(None)
 def test_padding_adds_nothing():
     model, padded = (compiled("dense", batch_size=N) for _ in range(2))
     x, y = data_of(model, np.random.default_rng(6))
@@ -236,6 +241,7 @@ def test_padding_adds_nothing():
         np.testing.assert_allclose(got, each, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.by_day(None)
 def test_steps_per_execution_and_data_sets():
     model, plain = compiled("dense", compile_options={"steps_per_execution": 3}), compiled("dense")
     x, y = data_of(model, np.random.default_rng(8))
@@ -247,6 +253,7 @@ def test_steps_per_execution_and_data_sets():
         np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.by_day(None)
 def test_a_saved_model_goes_on_without_the_seed(tmp_path):
     model = compiled("dense", noise=1.0, seed=3, inner=keras.optimizers.Adam(0.1), clipping="automatic")
     x, y = data_of(model, np.random.default_rng(9))
@@ -259,7 +266,7 @@ def test_a_saved_model_goes_on_without_the_seed(tmp_path):
     assert again.optimizer.steps == 3
 
 
-@pytest.mark.by_day(one_in=2)
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("way", ["weights", "checkpoint"])
 def test_noise_is_another_one_if_an_earlier_state_is_restored(tmp_path, way):
     """Else the difference of two steps from one state, on other data, would have no noise."""
@@ -281,6 +288,7 @@ def test_noise_is_another_one_if_an_earlier_state_is_restored(tmp_path, way):
     assert copy.deepcopy(model.optimizer)._noise._seed != model.optimizer._noise._seed
 
 
+@pytest.mark.by_day(one_in=3)
 @pytest.mark.parametrize(("name", "jit_compile"), [("dense", False), ("dense", True), ("recurrent", False)])
 def test_an_example_whose_gradient_is_not_finite_adds_nothing(name, jit_compile):
     model = compiled(name, batch_size=N, compile_options={"jit_compile": jit_compile})

@@ -1,6 +1,7 @@
 """A private step on the batch of two replicas is the one of one device, and has one noise."""
 
 import numpy as np
+import pytest
 
 from tests.privacy.test_dp_optimizer import CLIP, N, clipped_mean, compiled, data_of, gradients_of_examples
 from tests.processes import run
@@ -73,6 +74,7 @@ print(float(model.optimizer.clipping.bound()))
 """
 
 
+@pytest.mark.by_day(None)
 def test_two_replicas_take_the_step_of_one_device():
     bound = float(run(SCRIPT))
     model = compiled("dense")

@@ -26,6 +26,7 @@ class MovingMean(LAYERS.Layer):
         return centred
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize(
     ("model", "loss", "message"),
     [
@@ -73,6 +74,7 @@ def _images(*layers):
     return keras.Sequential([keras.Input((6, 6, 1)), *layers, LAYERS.Flatten(), LAYERS.Dense(3)])
 
 
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize(
     "model",
     [

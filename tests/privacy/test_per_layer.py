@@ -33,6 +33,7 @@ def clipped_by_layer(rows, layers, bound_of):
     return sums, np.mean(above)
 
 
+@pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize(
     ("name", "jit_compile"), [("dense", False), ("dense", True), ("recurrent", False), ("two outputs", False)]
 )
@@ -74,6 +75,7 @@ def test_layers_have_the_bounds_that_are_named():
         one_step(model_of(names), x, y)
 
 
+@pytest.mark.by_day(None)
 def test_an_example_that_is_not_finite_in_one_layer_adds_nothing_to_any():
     model = compiled("dense", clip=0.3, clipping="per_layer", batch_size=N)
     x, y = data_of(model, np.random.default_rng(12))
@@ -97,6 +99,7 @@ def noisy(clip_norm, clipping, **options):
     return model, lambda: one_step(model, np.zeros((N, 6), "float32"), [zeros, zeros])
 
 
+@pytest.mark.by_day(None)
 def test_the_noise_of_each_layer_is_that_of_the_sensitivity_of_all():
     """σ √(C_a² + C_b²): for an example that fills both bounds, the gradient moves by that much."""
     _, step = noisy({"a": 0.3, "b": 0.4}, "per_layer")

@@ -70,7 +70,7 @@ def flat(model):
     return np.concatenate([v.numpy().ravel() for v in model.trainable_variables])
 
 
-@pytest.mark.by_day(one_in=3)
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("name", CASES)
 def test_the_weight_of_a_row_counts_for_all_its_positions(name):
     x, y, layers, outputs, loss, losses = CASES[name]
@@ -109,6 +109,7 @@ def test_weights_that_keras_gives_to_positions_are_refused(rows):
         model.fit(data, shuffle=False, verbose=0)
 
 
+@pytest.mark.by_day(None)
 def test_a_loss_of_one_number_for_each_example_takes_weights_of_one_axis():
     model = keras.Sequential([keras.Input((5, 4, 1)), LAYERS.Dense(3)])
     y = np.repeat(IMAGES, 3, axis=-1)

@@ -40,6 +40,7 @@ def test_no_poisson_samples_hold_more(size, n, steps):
     assert most < size * steps + 2.5 * (exact.isf(1e-12) - size * steps) + 20
 
 
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("with_budget", [False, True])
 def test_samples_larger_than_declared_are_refused_when_they_run(with_budget):
     data = privacy.poisson_batches(X, Y, batch_size=500, steps=3)
@@ -47,6 +48,7 @@ def test_samples_larger_than_declared_are_refused_when_they_run(with_budget):
         _model(50).fit(data, shuffle=False, verbose=0, callbacks=[_budget()] if with_budget else [])
 
 
+@pytest.mark.by_day(one_in=3)
 @pytest.mark.parametrize(
     ("declared", "real", "options"),
     [
@@ -68,6 +70,7 @@ def test_shuffled_batches_are_said_to_be_no_poisson_samples():
         _model(100).fit(X, Y, batch_size=100, verbose=0, callbacks=[_budget()])
 
 
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("rows", [None, 32])
 def test_poisson_samples_of_the_declared_size_pass_in_silence(rows):
     parts = None if rows is None else privacy.batches_per_step(N, 50, rows)
@@ -113,6 +116,7 @@ def test_shuffled_batches_are_counted_by_the_passes_of_each_fit():
         model.fit(data, verbose=0, callbacks=[_shuffled()])
 
 
+@pytest.mark.by_day(None)
 def test_a_budget_of_shuffled_batches_ends_with_a_pass():
     limit = privacy.epsilon(1.0, 1.0, 2, 1e-4, accountant="rdp")
     model = _model(100)
@@ -126,6 +130,7 @@ def _of_passes(passes):
     return privacy.epsilon(1.0, 1.0, passes, 1e-4, accountant="rdp")
 
 
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("dropped", [True, False])
 @pytest.mark.parametrize("options", [{}, {"steps_per_epoch": 3}, {"steps_per_execution": 2}], ids=str)
 def test_a_remainder_may_be_dropped(dropped, options):

@@ -35,7 +35,7 @@ def _expected(model, x, y, clip=CLIP):
     return [clipped + plain for clipped, plain in zip(clipped_mean(rows, clip)[0], of_weights)]
 
 
-@pytest.mark.by_day(one_in=2)
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("name", MODELS)
 def test_a_step_by_slices_is_the_mean_of_the_clipped_gradients(name, loops):
     model = compiled(name, batch_size=N)
@@ -48,6 +48,7 @@ def test_a_step_by_slices_is_the_mean_of_the_clipped_gradients(name, loops):
     assert loops
 
 
+@pytest.mark.by_day(None)
 @pytest.mark.parametrize("name", ["dense", "convolution", "attention", "two outputs"])
 def test_batches_of_a_static_size_too(name, loops):
     model = compiled(name)
@@ -74,6 +75,7 @@ def test_each_layer_has_its_own_norm_in_slices(loops):
     assert loops
 
 
+@pytest.mark.by_day(None)
 def test_an_example_that_is_not_finite_adds_nothing_in_its_slice(loops):
     model = compiled("convolution", batch_size=N)
     x, y = data_of(model, np.random.default_rng(4))
@@ -104,6 +106,7 @@ def test_a_dropout_in_slices_is_that_of_the_loss(loops):
     assert loops
 
 
+@pytest.mark.by_day(None)
 def test_what_is_shared_stays_that_of_the_whole_batch(loops):
     """A loss that is multiplied by the number of rows of the batch, by way of a shape."""
     model = compiled("dense", batch_size=N, clip=1e3)
@@ -122,6 +125,7 @@ def test_what_is_shared_stays_that_of_the_whole_batch(loops):
     assert loops
 
 
+@pytest.mark.by_day(None)
 def test_a_number_of_examples_that_a_loop_takes_as_a_float_is_that_of_the_whole_batch(loops):
     """Inside of the loop nothing tells it from that of a slice, so such a batch is taken whole."""
     model = compiled("dense", batch_size=N, clip=1e3)
@@ -145,6 +149,7 @@ def test_a_number_of_examples_that_a_loop_takes_as_a_float_is_that_of_the_whole_
     assert not loops
 
 
+@pytest.mark.by_day(None)
 def test_small_batches_and_those_without_windows_are_taken_whole(loops, monkeypatch):
     monkeypatch.undo()
     made, loop = [], batch_slices.while_loop
