@@ -205,7 +205,7 @@ def test_the_first_node_that_is_not_finite():
 
     def compute(x):
         low = tfjac.tap(tf.sqrt(x), "low")
-        return tfjac.tap(tfjac.tap(low * 0.0, "middle") + 1.0, "high")
+        return tfjac.tap(tfjac.tap(low * 2.0, "middle") + 1.0, "high")
 
     edited = tfjac.intercept(compute, dict.fromkeys(["low", "middle", "high"], watch))
     infinite = tfjac.intercept(edited, {"middle": lambda d: d / 0.0})

@@ -155,22 +155,21 @@ def _meets_steep_ones(op: tf.Operation, ops: Differentiated) -> bool:
 
 def _gradient_of_product(op: tf.Operation, cotangent: Tensor) -> list[Tensor]:
     x, y = op.inputs
-    return _by_slopes(op, cotangent, (y, x))
+    return _summed_over_repeats(op, [tf.math.multiply_no_nan(cotangent, slope) for slope in (y, x)])
 
 
 def _gradient_of_quotient(op: tf.Operation, cotangent: Tensor) -> list[Tensor]:
     x, y = op.inputs
-    return _by_slopes(op, cotangent, (1 / y, -x / y / y))
+    return _summed_over_repeats(op, [cotangent / y, tf.math.multiply_no_nan(cotangent, -x / y / y)])
 
 
-def _by_slopes(op: tf.Operation, cotangent: Tensor, slopes: Sequence[Tensor]) -> list[Tensor]:
-    """Return the cotangent times each slope, zero where that is, summed where the input is repeated."""
-    parts = [tf.math.multiply_no_nan(cotangent, slope) for slope in slopes]
+def _summed_over_repeats(op: tf.Operation, gradients: list[Tensor]) -> list[Tensor]:
+    """Return the gradients by both inputs, each summed where the input is repeated."""
     if op.inputs[0].shape.is_fully_defined() and op.inputs[0].shape == op.inputs[1].shape:
-        return parts
+        return gradients
     sizes = [tf.shape(each) for each in op.inputs]
     repeated = tf.raw_ops.BroadcastGradientArgs(s0=sizes[0], s1=sizes[1])
-    return [tf.reshape(tf.reduce_sum(part, axis), size) for part, axis, size in zip(parts, repeated, sizes)]
+    return [tf.reshape(tf.reduce_sum(each, axis), size) for each, axis, size in zip(gradients, repeated, sizes)]
 
 
 def _is_complex(op: tf.Operation, ops: Differentiated) -> bool:
