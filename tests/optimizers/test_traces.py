@@ -20,6 +20,7 @@ import tensorflow as tf
 import tfjac
 from tests.optimizers.data_places import NEW, OLD, PLACES, Box
 from tfjac.optimizers import LevenbergMarquardt, NielsenDamping
+from tfjac.optimizers.execution.streamed import memory
 from tfjac.optimizers.fitting import prepared, traced
 from tfjac.optimizers.keras import levenberg_marquardt
 
@@ -28,7 +29,8 @@ from tfjac.optimizers.keras import levenberg_marquardt
 def traces(monkeypatch):
     """A list that grows with every minimisation, or step, that is traced."""
     made = []
-    for module, name in ((traced, "Evaluation"), (traced, "StepFunction"), (levenberg_marquardt, "take_step")):
+    steps = [(module, "take_step") for module in (levenberg_marquardt, memory)]
+    for module, name in [(traced, "Evaluation"), (traced, "StepFunction"), *steps]:
         original = getattr(module, name)
         counted = lambda *args, original=original, **options: made.append(1) or original(*args, **options)  # noqa: E731
         monkeypatch.setattr(module, name, counted)
@@ -44,8 +46,8 @@ def by_least_squares(residuals, b):
 
 
 def by_minimize(residuals, b):
-    """A step with next to no damping solves a linear problem; one optimizer for all calls on a variable."""
-    optimizer = by_minimize.optimizers.setdefault(id(b), LevenbergMarquardt(NielsenDamping(1e-12)))
+    """A step with next to no damping, and no memory, solves a linear problem; one optimizer for all on a variable."""
+    optimizer = by_minimize.optimizers.setdefault(id(b), LevenbergMarquardt(NielsenDamping(1e-12), memory=None))
     optimizer.minimize(residuals, [b])
     return b.numpy()
 
