@@ -125,6 +125,8 @@ def stacked(array: tf.TensorArray, sizes: Sequence[Size | None]) -> Tensor:
         array: one by `step_array`.
         sizes: of an element; None for those that are not known before there is one.
     """
+    if compiled_by_xla(array.flow.graph):  # there all sizes are known; those that are given as tensors would not be
+        return array.stack()
     shape = [-1 if size is None else size for size in sizes]
     steps = tf.raw_ops.TensorListStack(input_handle=array.flow, element_shape=shape, element_dtype=array.dtype)
     return tf.ensure_shape(steps, [None, *(size if isinstance(size, int) else None for size in sizes)])
