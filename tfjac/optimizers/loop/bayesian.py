@@ -24,9 +24,10 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from tfjac.optimizers import arrays
 from tfjac.optimizers.contracts import SummedObjective
 from tfjac.optimizers.loop.method import Method
-from tfjac.optimizers.loop.records import State, chosen
+from tfjac.optimizers.loop.records import State
 from tfjac.optimizers.loop.step import Step, take_step
 from tfjac.optimizers.objective.objective import LocalObjective
 from tfjac.optimizers.objective.terms import SquaredTerm
@@ -70,7 +71,7 @@ def take_regularised_step(
     squares = 2 * (report.cost - ratio * length / 2) / unit
     gamma = report.effective
     new = Precisions(gamma / length, (number - gamma) / squares, gamma)
-    return chosen(_sound(new) & report.accepted, new, precisions), step
+    return arrays.choice(_sound(new) & report.accepted, new, precisions), step
 
 
 def first_precisions(objective: SummedObjective, known: Precisions) -> Precisions:
@@ -86,8 +87,8 @@ def first_precisions(objective: SummedObjective, known: Precisions) -> Precision
     length = _squared_norm(objective)
     gamma = tf.minimum(number, tf.cast(objective.columns.total, number.dtype)) / 2
     guess = Precisions(gamma / tf.where(length > 0, length, gamma), (number - gamma) * unit / (2 * data), gamma)
-    guess = chosen(_sound(guess), guess, tf.nest.map_structure(tf.zeros_like, guess))
-    return chosen(known.weights > 0, known, guess)
+    guess = arrays.choice(_sound(guess), guess, tf.nest.map_structure(tf.zeros_like, guess))
+    return arrays.choice(known.weights > 0, known, guess)
 
 
 def _check(objective: SummedObjective) -> None:

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from tfjac.optimizers import arrays
 from tfjac.optimizers.statuses import Status
-from tfjac.types import T, Tensor
+from tfjac.types import Tensor
 
 
 class State(NamedTuple):
@@ -209,11 +209,6 @@ class Attempt(NamedTuple):
     def reported(self) -> dict[str, Tensor]:
         """Return what the `Report` of a step says of its last attempt, by name."""
         return {name: value for name, value in self._asdict().items() if name in Report._fields}
-
-
-def chosen(condition: Tensor, record: T, other: T) -> T:
-    """Return a record of tensors where a condition holds, else another like it; a condition `[n]` is that of rows."""
-    return arrays.choice(condition, record, other)
 
 
 def row_of(report: Report) -> list[float]:

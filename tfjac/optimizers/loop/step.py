@@ -40,7 +40,7 @@ from tfjac.optimizers.loop.attempt import (
 )
 from tfjac.optimizers.loop.beside import shares_of
 from tfjac.optimizers.loop.method import Method
-from tfjac.optimizers.loop.records import Attempt, Leeway, Report, State, chosen
+from tfjac.optimizers.loop.records import Attempt, Leeway, Report, State
 from tfjac.optimizers.loop.residual_curvature import Curved, Secant
 from tfjac.optimizers.memory_budget import tell_of_left_out
 from tfjac.optimizers.solvers import Solver, System
@@ -306,7 +306,7 @@ class Stepper:
                 last.accepted, self._system.effective_parameters, lambda: arrays.zeros_like(last.cost)
             )
         kept, refused = self._secants(last)
-        after = chosen(self._point.usable, State(last.state, scaling, kept), before)
+        after = arrays.choice(self._point.usable, State(last.state, scaling, kept), before)
         shares: Tensor | tuple[()] = ()
         if self._restrictions.looks is not None:
             shares = shares_of(self._point.columns, self._objective.cost, self._start.slope, self._start.free)

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from tfjac.ops import damped_solve
+from tfjac.optimizers import arrays
 from tfjac.optimizers.conditions.bounds import Box
 from tfjac.optimizers.execution.many_fits.fit_objective import Linearised
 from tfjac.optimizers.loop.attempt import (
@@ -33,7 +34,7 @@ from tfjac.optimizers.loop.converge import (
     status_after,
 )
 from tfjac.optimizers.loop.method import Method
-from tfjac.optimizers.loop.records import Attempt, Outcome, Point, Report, State, chosen, has_converged
+from tfjac.optimizers.loop.records import Attempt, Outcome, Point, Report, State, has_converged
 from tfjac.optimizers.statuses import Status
 from tfjac.types import Function, Tensor
 
@@ -141,12 +142,12 @@ def attempt(fits: Fits, linearise: Function, method: Method, limits: Tolerances,
     point = point_at(fits.values, here.cost, here.gradient, tf.linalg.diag_part(here.gram), fits.state, method)
     damping = method.damping.resume(fits.state.damping, point.curvature, point.length)
     end, candidate = _proposed(fits, here, point, damping, method)
-    there, unit = linearise(chosen(fits.fresh, fits.values, end), fits.data, fits.unit, fits.fresh)
+    there, unit = linearise(arrays.choice(fits.fresh, fits.values, end), fits.data, fits.unit, fits.fresh)
     costs = here.cost, there.cost, _gain(here, there)
     made = judged(fits.last._replace(state=damping), candidate, here.gradient, point, costs, method)
 
     going = fits.running & ~fits.fresh
-    last = chosen(going & point.usable, made, fits.last)
+    last = arrays.choice(going & point.usable, made, fits.last)
     report = report_of(last, point, here.cost, fits.values, here.gradient)
     standing = _standing(fits, report, point, limits, max_steps)
     going &= tf.equal(standing, int(Status.RUNNING))
@@ -157,21 +158,21 @@ def attempt(fits: Fits, linearise: Function, method: Method, limits: Tolerances,
     ended = going & (is_decided(last, point, method) | _is_settled(report, status, limits))
     kept = tried & last.accepted
     scaling = point.scaling if free is None else tf.where(free, point.scaling, fits.state.scaling)
-    scaling = chosen(tried & ended, scaling, fits.state.scaling)  # D stays while a step is tried again
-    state = State(chosen(tried, last.state, fits.state.damping), scaling)
-    now = chosen(kept | fits.fresh, there, fits.here)
+    scaling = arrays.choice(tried & ended, scaling, fits.state.scaling)  # D stays while a step is tried again
+    state = State(arrays.choice(tried, last.state, fits.state.damping), scaling)
+    now = arrays.choice(kept | fits.fresh, there, fits.here)
     doubtful = ended & kept & has_converged(status)
     status = tf.where(doubtful, int(Status.RUNNING), status)
     outcome = _told(fits, ended, report, status, max_steps, doubtful)
     return fits._replace(
         fresh=tf.zeros_like(fits.fresh),
-        values=chosen(kept, end, fits.values),
+        values=arrays.choice(kept, end, fits.values),
         unit=unit,
         here=now,
         state=state,
-        last=chosen(ended | fits.fresh, Attempt.none_yet(now.cost, state.damping), last),
+        last=arrays.choice(ended | fits.fresh, Attempt.none_yet(now.cost, state.damping), last),
         first_cost=first_cost,
-        stretch=chosen(ended, stretch, fits.stretch),
+        stretch=arrays.choice(ended, stretch, fits.stretch),
         outcome=outcome._replace(status=tf.where(going | fits.fresh, outcome.status, standing)),
         doubtful=doubtful,
     )
@@ -215,7 +216,7 @@ def _told(fits: Fits, ended: Tensor, report: Report, status: Tensor, max_steps: 
     """Return the `outcome` of the fits after the `Report` of the steps that have `ended`, and the `status` by it."""
     outcome = outcome_after(fits.outcome, ended, report, status, max_steps, doubtful=doubtful)
     begins = fits.running & fits.fresh
-    outcome = chosen(ended, outcome, fits.outcome)
+    outcome = arrays.choice(ended, outcome, fits.outcome)
     status = tf.where(begins & (max_steps < 1), int(Status.MAX_STEPS), outcome.status)
     if fits.box:
         status = tf.where(begins & ~fits.box.contains(fits.values), int(Status.INFEASIBLE), status)

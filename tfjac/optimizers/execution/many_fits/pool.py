@@ -11,12 +11,13 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from tfjac.graph import Packing, while_loop
+from tfjac.optimizers import arrays
 from tfjac.optimizers.conditions.bounds import Box
 from tfjac.optimizers.execution.many_fits.fit_objective import FitObjective, Linearised
 from tfjac.optimizers.execution.many_fits.fits import Fits, attempt
 from tfjac.optimizers.loop.converge import Tolerances
 from tfjac.optimizers.loop.method import Method
-from tfjac.optimizers.loop.records import Outcome, chosen
+from tfjac.optimizers.loop.records import Outcome
 from tfjac.types import Tensor
 
 _SHRINKS_BY = 8
@@ -114,7 +115,7 @@ class Pool:
             fits = rows.unpack(packed)
             found = _noted(found, fits, ends.pack(_outcomes_of(fits)))
             next_ones, begun = self._next_ones(fits, begun, names)
-            packed = chosen(~fits.running, rows.pack(next_ones), packed)
+            packed = arrays.choice(~fits.running, rows.pack(next_ones), packed)
             if self._shrinks:
                 left = self._places_left(rows.unpack(packed).running, begun)
                 packed = [tf.gather(each, left) for each in packed]

@@ -18,13 +18,14 @@ import tensorflow as tf
 
 from tfjac.graph import ExamplesMix, cond, eager_creation
 from tfjac.jacobians.passes.linearise import NoForwardMode
+from tfjac.optimizers import arrays
 from tfjac.optimizers.contracts import AS_FACTORS, LinearModel, SummedObjective
 from tfjac.optimizers.execution.streamed.fading import FadingModel
 from tfjac.optimizers.execution.streamed.kronecker import KroneckerMemory, named
 from tfjac.optimizers.execution.streamed.least_damping import LeastDamping
 from tfjac.optimizers.execution.streamed.recalling import BatchMemory, LinearisedObjective, RecallingObjective
 from tfjac.optimizers.loop.method import Method
-from tfjac.optimizers.loop.records import Report, State, chosen
+from tfjac.optimizers.loop.records import Report, State
 from tfjac.optimizers.loop.step import Restrictions, Step, take_step
 from tfjac.optimizers.objective.reached_variables import refuse_precision
 from tfjac.optimizers.solvers import ConjugateGradientSolver
@@ -338,7 +339,7 @@ def _remembering_step(
     if streams is not None:
         wanted, stays = streams & wanted, streams & stays
     model.remember(recalling, wanted, moved, position, weight)
-    kept = step._replace(state=chosen(stays, state, step.state))
+    kept = step._replace(state=arrays.choice(stays, state, step.state))
     return kept, report.cost - recalling.remembered(after)
 
 

@@ -18,12 +18,13 @@ from typing import Any, Protocol
 import tensorflow as tf
 
 from tfjac.graph import replay
+from tfjac.optimizers import arrays
 from tfjac.optimizers.columns import Columns
 from tfjac.optimizers.execution.streamed.attempts import AwaitedStep, Start, judged, propose
 from tfjac.optimizers.execution.streamed.batch_weight import BatchWeight, weight_of_batch
 from tfjac.optimizers.execution.streamed.sums import Costs, Equations, Sums
 from tfjac.optimizers.loop.method import Method
-from tfjac.optimizers.loop.records import Report, State, chosen
+from tfjac.optimizers.loop.records import Report, State
 from tfjac.optimizers.objective.objective import LocalObjective
 from tfjac.optimizers.objective.residuals import inlined, objective_of_loss
 from tfjac.optimizers.solvers.base import zeros_unless
@@ -154,7 +155,7 @@ class Windows:
         hopeless = known & tf.equal(report.status, int(Status.STALLED))
         again = tf.where(known & ~accepted, awaited.rejected + 1, tf.zeros_like(cost))
 
-        state = chosen(known, state, self._state.read())
+        state = arrays.choice(known, state, self._state.read())
         tf.cond(accepted | begins, lambda: _done(self._kept.assign(found)), lambda: False)
         position = tf.where(accepted, position + awaited.step, position)
         start = Start(self._kept.read(), position, tf.where(accepted, after, cost))
@@ -163,9 +164,9 @@ class Windows:
         note = lambda: self._note(following, usable & ~hopeless)  # noqa: E731
         tf.cond(known | begins, lambda: _done(note()), lambda: False)
         told = heard & (known | ~usable)
-        report = chosen(known, report, otherwise)
+        report = arrays.choice(known, report, otherwise)
         tf.cond(told, lambda: _done(self._state.write_report(report)), lambda: False)
-        self._state.write_state(chosen(heard & usable, proposed_with, state))
+        self._state.write_state(arrays.choice(heard & usable, proposed_with, state))
         return accepted, tf.cast(told, tf.int64)
 
     def _awaited(self) -> AwaitedStep:
