@@ -54,11 +54,13 @@ def solver_of(case):
 
 def method_of(case):
     """Return the options that every function takes."""
+    budget = {} if case.problem == "many" else {"memory_budget": 16e9}  # whatever is free on this machine
     return {
         "damping": case.damping,
         "scaling": case.scaling,
         "solver": solver_of(case),
         "acceleration": None if case.acceleration == "none" else case.acceleration,
+        **budget,
     }
 
 
