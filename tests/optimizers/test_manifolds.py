@@ -101,6 +101,8 @@ def test_derivatives_where_formulas_have_none(manifold, rng):
     along = manifold.basis(tf.constant(rows)).numpy()
     for k, step in enumerate(1e-6 * np.eye(manifold.tangent_size)):
         ends = [manifold.plus(tf.constant(rows), tf.constant(np.tile(sign * step, [6, 1]))).numpy() for sign in (1, -1)]
+        if isinstance(manifold, RotationVector):  # of the last row, the logarithm that is near it
+            ends = [np.r_[end[:5], end[5:] * (1 - 2 * np.pi / np.linalg.norm(end[5]))] for end in ends]
         np.testing.assert_allclose(along[:, :, k], (ends[0] - ends[1]) / 2e-6, atol=1e-8)
 
 

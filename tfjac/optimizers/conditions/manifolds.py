@@ -170,8 +170,14 @@ class RotationVector(_Known):
         super().__init__(3, 3)
 
     def plus(self, x: Tensor, delta: Tensor) -> Tensor:
-        """Return log(exp(v)·exp(δ))."""
-        return _vector_of(_multiplied(_quaternion_of(x), _quaternion_of(delta)))
+        """Return log(exp(v)·exp(δ)), with the derivative by δ of the logarithm that is near v, whatever its angle."""
+        short = _vector_of(_multiplied(_quaternion_of(x), _quaternion_of(delta)))
+        length, angle = tf.norm(x, axis=-1, keepdims=True), tf.norm(short, axis=-1, keepdims=True)
+        ahead = tf.reduce_sum(short * x, axis=-1, keepdims=True) >= 0
+        turns = tf.stop_gradient(tf.round((tf.where(ahead, length, -length) - angle) / (2 * np.pi)))
+        turned = tf.where(tf.equal(turns, 0), tf.ones_like(short), short)  # no axis is asked for without a turn
+        whole = 2 * np.pi * turns * turned / tf.norm(turned, axis=-1, keepdims=True)
+        return short + (whole - tf.stop_gradient(whole))
 
     def check(self, name: str, x: Tensor) -> None:
         """Raise ValueError for rows that are not finite; all others are rotations."""
