@@ -191,6 +191,8 @@ class TracedMinimisation:
             if name not in self._looks:
                 look = getattr(Minimisation(problem, alone=True), name)
                 specs = tf.nest.map_structure(lambda each: tf.type_spec_from_value(tf.convert_to_tensor(each)), given)
+                drawn = list(self.residuals.drawn_specs)
+                specs = list(self.residuals.specs), specs[1]._replace(drawn=drawn), specs[2]  # their sizes may be open
                 with unrecorded():
                     self._looks[name] = tf.function(look, **self._compiled).get_concrete_function(*specs)
             tensors = [tf.convert_to_tensor(each) for each in tf.nest.flatten(given)]
