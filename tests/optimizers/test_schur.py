@@ -14,6 +14,7 @@ from tfjac.optimizers import (
     LeastSquaresProblem,
     LevenbergMarquardt,
     NielsenDamping,
+    TrustRegionDamping,
     least_squares,
 )
 from tfjac.optimizers.linear_model import Coupled, Elimination, read_in_parts
@@ -163,7 +164,8 @@ def test_preconditioner_is_the_blocks_of_the_complement(rng):
 def ways():
     yield "jit", {"jit_compile": True}
     yield "robust", {"loss": ["cauchy", None, "huber"], "loss_scale": 0.01, "fixed": [None, None, True]}
-    yield "bounds", {"bounds": (None, [None, 1.2, None]), "prior": (0.0, [None, 0.2, None])}
+    by_j = TrustRegionDamping(residual_curvature=False)
+    yield "bounds", {"bounds": (None, [None, 1.2, None]), "prior": (0.0, [None, 0.2, None]), "damping": by_j}
 
 
 @pytest.mark.by_day(None)

@@ -44,11 +44,14 @@ class PoseGraph:
         return tf.concat([tf.reshape(part, [-1]) for part in self.residuals()], axis=0)
 
 
+BY_J = TrustRegionDamping(residual_curvature=False)
+"""The steps of "sparse", with J alone."""
+
 WAYS = {
-    "plain": {"damping": TrustRegionDamping(residual_curvature=False)},  # the steps of "sparse", with J alone
+    "plain": {"damping": BY_J},
     "robust": {"loss": ["huber", None, "cauchy"], "loss_scale": 0.05},
-    "bounds": {"bounds": (None, 4.0)},
-    "prior": {"prior": (0.0, 3.0), "damping": "trust_region", "scaling": "more"},
+    "bounds": {"bounds": (None, 4.0), "damping": BY_J},
+    "prior": {"prior": (0.0, 3.0), "damping": BY_J, "scaling": "more"},
 }
 
 
