@@ -114,7 +114,7 @@ def test_as_on_one_device(results, case):
     """Where a solve ends early, rounding may give it an iteration more or less."""
     one, two = results["-".join(map(str, case))]
     assert one[-1] > 0
-    tolerance = {"rtol": 1e-3, "atol": 1e-4} if case[0] == "lsmr" else {"rtol": 1e-6, "atol": 1e-9}
+    tolerance = {"rtol": 1e-3, "atol": 5e-4} if case[0] == "lsmr" else {"rtol": 1e-6, "atol": 1e-9}
     np.testing.assert_allclose(two, one, **tolerance)
 
 
