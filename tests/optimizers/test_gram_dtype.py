@@ -35,6 +35,17 @@ def test_in_float32_they_are_lost():
     assert error_of_step("cholesky", None) > 1e-2
 
 
+@pytest.mark.parametrize("solver", ["auto", "qr", "cholesky"])
+@pytest.mark.parametrize("options", [{}, {"bounds": (-1.0, 1.0)}, {"prior": (0.0, 2.0)}], ids=str)
+def test_small_fits_in_single_precision(options, solver):
+    w, double = tf.Variable(tf.zeros([6])), tf.Variable(np.zeros(6))
+    x, y = (tf.cast(each, tf.float64) for each in (X, Y))
+    found = least_squares(lambda: tf.linalg.matvec(X, w) - Y, w, gram_dtype="float64", solver=solver, **options)
+    expected = least_squares(lambda: tf.linalg.matvec(x, double) - y, double, solver=solver, **options)
+    assert found.success and found.x.dtype == np.float32
+    np.testing.assert_allclose(found.x, expected.x, rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.by_day(None)
 def test_with_bounds_regularisers_and_verification():
     w, v = tf.Variable(tf.zeros([6])), tf.Variable(tf.ones([2, 3]))

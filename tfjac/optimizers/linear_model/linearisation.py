@@ -4,6 +4,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfjac.optimizers import arrays
 from tfjac.optimizers.contracts import JacobianRows, LinearModel
 from tfjac.optimizers.linear_model.units import Units
 from tfjac.optimizers.prior import Prior
@@ -63,7 +64,7 @@ class Linearisation(LinearModel):
 
     def cast(self, dtype: tf.DType) -> "Linearisation":
         """Return the same linearisation with J, r and the prior in another dtype."""
-        return Linearisation(self.jacobian.cast(dtype), tf.cast(self.residual, dtype), self.prior.cast(dtype))
+        return Linearisation(self.jacobian.cast(dtype), arrays.cast(self.residual, dtype), self.prior.cast(dtype))
 
     def in_units(self, units: Units) -> "Linearisation":
         """Return the same linearisation in `Units`, of a `StackedJacobian`."""
