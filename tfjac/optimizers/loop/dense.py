@@ -173,7 +173,8 @@ class DenseSteps(Carrier):
     def take(self, request: Request) -> Step:
         """Take the step of a `Request`."""
         objective, box = DenseObjective(self), self._box or None
-        method, restrictions = request.method_and_restrictions(self._settings, objective.cost, Restrictions(box))
+        method = self._settings.method
+        restrictions = request.restrictions(self._settings, objective.cost, Restrictions(box))
         start = Start.of(objective, request.state, method, AS_FACTORS, box)
         end = Stepper(self._evaluation.solver, start, method, restrictions).take()
         sizes, rows = self._evaluation.sizes, start.model.num_rows

@@ -12,7 +12,6 @@ import tensorflow as tf
 
 from tfjac.optimizers import arrays
 from tfjac.optimizers.loop.converge import Tolerances, standing_of
-from tfjac.optimizers.loop.method import Method
 from tfjac.optimizers.loop.nonmonotone import Window
 from tfjac.optimizers.loop.options import Settings
 from tfjac.optimizers.loop.progress import Allowance, Progress, Tried, gone_on, taken_back
@@ -42,10 +41,8 @@ class Request(NamedTuple):
     first_cost: tf.Tensor
     window: Window | tuple[()]
 
-    def method_and_restrictions(
-        self, settings: Settings, cost: Tensor, restrictions: Restrictions
-    ) -> tuple[Method, Restrictions]:
-        """Return how to take the step from a point of `cost` with these `Restrictions`, and all that restricts it."""
+    def restrictions(self, settings: Settings, cost: Tensor, restrictions: Restrictions) -> Restrictions:
+        """Return all that restricts the step from a point of `cost`, given the `Restrictions` of the variables."""
         if self.window:
             leeway, is_usual = self.window.leeway(cost), settings.window is None
             restrictions = restrictions._replace(leeway=leeway, leeway_is_usual=is_usual)
@@ -56,9 +53,7 @@ class Request(NamedTuple):
         def looks(report: Callable[[], Report]) -> Tensor:
             return arrays.both(self.doubtful, lambda: ~self.may_step | stands(report))
 
-        method = settings.method
-        method = method._replace(max_attempts=arrays.where(self.running, method.max_attempts, 0))
-        return method, restrictions._replace(looks=looks)
+        return restrictions._replace(begins=self.running, looks=looks)
 
 
 class Carrier(Protocol):

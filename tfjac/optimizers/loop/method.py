@@ -35,7 +35,7 @@ class Method(NamedTuple):
     damping: Damping
     scaling: Scaling
     solver: Solver
-    max_attempts: Any
+    max_attempts: int
     min_gain: float
     gram_dtype: GramDType | None = None
     acceleration: GeodesicAcceleration | None = None

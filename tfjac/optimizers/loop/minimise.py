@@ -133,9 +133,8 @@ class GraphSteps(_StepsOnVariables):
         assert self._invariants is not None
         objective, restrictions = self._problem.objective(self._data, self._invariants)
         settings = self._problem.settings
-        return take_step(
-            objective, request.state, *request.method_and_restrictions(settings, objective.cost, restrictions)
-        )
+        restrictions = request.restrictions(settings, objective.cost, restrictions)
+        return take_step(objective, request.state, settings.method, restrictions)
 
 
 class StepFunction:

@@ -58,6 +58,7 @@ class Restrictions(NamedTuple):
         equality: an `Equality` that the variables fulfil and go on to.
         leeway: a `Leeway`; without it the cost must not rise.
         leeway_is_usual: whether only solvers with a `usual_window` have it, as the user did not ask for one.
+        begins: scalar bool, whether a step is tried, or the point only linearised.
         looks: function from what returns the `Report` of a step that is proposed to whether to leave it at that, a
             scalar bool; for a minimisation, where a step may also be taken back when the next one finds what J is
             there.
@@ -67,6 +68,7 @@ class Restrictions(NamedTuple):
     equality: Equality | None = None
     leeway: Leeway | None = None
     leeway_is_usual: bool = False
+    begins: Tensor | None = None
     looks: Callable[[Callable[[], Report]], Tensor] | None = None
 
     def leeway_of(self, solver: Solver) -> Leeway | None:
@@ -212,8 +214,8 @@ class Stepper:
             made = self._attempt(last)
             return ~is_over(made, point, self._method), made
 
-        most = self._method.max_attempts
-        begins = point.usable if isinstance(most, int) else point.usable & (most > 0)
+        asked = self._restrictions.begins
+        begins = point.usable if asked is None else point.usable & asked
         small = not tf.executing_eagerly() and numbers_in_all(tf.compat.v1.get_default_graph()) <= SMALL
         _, last = arrays.loop(lambda goes_on, _: goes_on, attempt, (begins, first), small=small)
         return self._finish(last)
