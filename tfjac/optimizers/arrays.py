@@ -124,6 +124,15 @@ def count_nonzero(array: Any, axis: int | None = None) -> Any:
     return tf.math.count_nonzero(array, axis, dtype=tf.int32)
 
 
+def element(vector: Any, place: Any) -> Any:
+    """Return what stands at a place of a vector.
+
+    XLA takes a tensor in brackets for known when it compiles, with the variables that it is computed by, even if they
+    change: what is read of them afterwards would be what they held before.
+    """
+    return vector[place] if are_known(vector, place) else tf.gather(vector, place)
+
+
 def concat(arrays: Sequence[Any], axis: int = 0) -> Any:
     """Return arrays one after the other."""
     return np.concatenate(arrays, axis) if are_known(*arrays) else tf.concat(arrays, axis)

@@ -153,7 +153,7 @@ class _Trials:
 
     def changes(self, index: Tensor) -> Tensor:
         """Return the changes of the parameters that lead there, `[4, n, p]`."""
-        number, size, place = self._order[index // self._sizes], index % self._sizes, self._place
+        number, size, place = arrays.element(self._order, index // self._sizes), index % self._sizes, self._place
         drawn, kind = arrays.uniform([4, 1, self._width], index, place.cost), (number - self._alone) // _DRAWS
         alone = number < self._alone
         direction = arrays.where(alone, arrays.unit_vector(number, self._width, place.cost), arrays.sign(drawn[0, 0]))
@@ -161,7 +161,9 @@ class _Trials:
         natural = 1 / arrays.sqrt(arrays.where(self._zero, arrays.ones_like(place.shares), place.shares))
         usual = arrays.reduce_max(place.reach, axis=1, keepdims=True)
         unit = arrays.where(place.reach > 0, place.reach, arrays.where(usual > 0, usual, arrays.ones_like(usual)))
-        step = arrays.where(self._zero, unit * self._scan[size], natural * self._small[size])
+        step = arrays.where(
+            self._zero, unit * arrays.element(self._scan, size), natural * arrays.element(self._small, size)
+        )
         sides = arrays.constant([[[1]], [[-1]], [[_FARTHER]], [[-_FARTHER]]], place.cost)
         both = arrays.where(moves, direction * step, 0) * sides
         asked = place.asked & self._zero
@@ -171,7 +173,7 @@ class _Trials:
 
     def fall(self, index: Tensor, costs: Tensor) -> Tensor:
         """Return whether F falls there, `[n]`; `costs`: `[4, n]`."""
-        number, cost = self._order[index // self._sizes], self._place.cost
+        number, cost = arrays.element(self._order, index // self._sizes), self._place.cost
         near, far = (cost - (costs[k] + costs[k + 1]) / 2 for k in (0, 2))
         both = (near > ROUNDINGS * self._epsilon * arrays.absolute(cost)) & (far > (_FARTHER + 1) * near)
         gain = cost - arrays.reduce_min(costs, axis=0)
