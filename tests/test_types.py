@@ -22,7 +22,12 @@ import tfjac.testing
 import tfjac.types
 from tfjac.black_box import estimators
 from tfjac.black_box.measurement import ON_FAILURE
+from tfjac.drive import options as module_of_options
+from tfjac.drive.options import Options
 from tfjac.explaining.report import GradientPath
+from tfjac.fits import least_squares as module_of_least_squares
+from tfjac.fits.results.curve_fit_result import Deviations
+from tfjac.fits.results.statistics import Statistics
 from tfjac.graph.nodes import Node
 from tfjac.interception import Hook
 from tfjac.interception.intercept import Intercepted
@@ -30,18 +35,13 @@ from tfjac.jacobians.full import MODES
 from tfjac.laplace.laplace import STRUCTURES
 from tfjac.laplace.likelihoods import LIKELIHOODS
 from tfjac.laplace.posterior import AVERAGES, Prediction
+from tfjac.linear.solvers import SOLVERS
+from tfjac.linear.solvers.preconditioners import KINDS
+from tfjac.linear.solvers.schur_jacobi import KINDS_OF_BLOCKS
+from tfjac.objective.robust import LOSSES
 from tfjac.ops import OpsInfo
-from tfjac.optimizers.damping import DAMPINGS
-from tfjac.optimizers.damping.scaling import SCALINGS
-from tfjac.optimizers.fitting import least_squares as module_of_least_squares
-from tfjac.optimizers.loop import options as module_of_options
-from tfjac.optimizers.loop.options import Options
-from tfjac.optimizers.objective.robust import LOSSES
-from tfjac.optimizers.results.curve_fit_result import Deviations
-from tfjac.optimizers.results.statistics import Statistics
-from tfjac.optimizers.solvers import SOLVERS
-from tfjac.optimizers.solvers.preconditioners import KINDS
-from tfjac.optimizers.solvers.schur_jacobi import KINDS_OF_BLOCKS
+from tfjac.steps.damping import DAMPINGS
+from tfjac.steps.damping.scaling import SCALINGS
 
 ROOT = pathlib.Path(tfjac.__file__).resolve().parent
 MODULES = (

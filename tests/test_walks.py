@@ -14,8 +14,10 @@ import tensorflow as tf
 import tfjac
 from tfjac import handlers, types
 from tfjac.explanations.scores import Explained
+from tfjac.linear import solvers
 from tfjac.ops import _library
-from tfjac.optimizers import CholeskySolver, damping, solvers
+from tfjac.optimizers import CholeskySolver
+from tfjac.steps import damping
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 WALKS = {
@@ -40,7 +42,7 @@ def declared_in(path):
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
             yield node.name
-        elif isinstance(node, ast.ImportFrom) and path.name == "__init__.py":
+        elif isinstance(node, ast.ImportFrom) and path.name in ("__init__.py", "optimizers.py"):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield node.value

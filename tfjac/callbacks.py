@@ -1,6 +1,6 @@
 """Callbacks for Keras' `fit`."""
 
 from tfjac.interception import GradientSummaries
-from tfjac.optimizers.keras.callbacks import Convergence, StepMonitor
+from tfjac.keras.callbacks import Convergence, StepMonitor
 
 __all__ = ["Convergence", "GradientSummaries", "StepMonitor"]

@@ -1,5 +1,5 @@
 """Manifolds for variables of `least_squares`: rotations, directions, poses, and what else a user defines."""
 
-from tfjac.optimizers.conditions.manifolds import SE2, Manifold, Quaternion, RotationVector, UnitSphere
+from tfjac.objective.conditions.manifolds import SE2, Manifold, Quaternion, RotationVector, UnitSphere
 
 __all__ = ["SE2", "Manifold", "Quaternion", "RotationVector", "UnitSphere"]

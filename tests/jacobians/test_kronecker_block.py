@@ -8,8 +8,8 @@ import pytest
 import tensorflow as tf
 
 from tfjac.jacobians import jacobian_operator
-from tfjac.jacobians.factors.gather_factor import GatherFactor
-from tfjac.jacobians.factors.kronecker_block import DiagonalBlock, KroneckerBlock, TableBlock, block_of, form_of
+from tfjac.linear.factors.gather_factor import GatherFactor
+from tfjac.linear.factors.kronecker_block import DiagonalBlock, KroneckerBlock, TableBlock, block_of, form_of
 
 RNG = np.random.default_rng(0)
 GROUPS, INPUTS, OUTPUTS = 2, 3, 4

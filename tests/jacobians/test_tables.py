@@ -9,7 +9,7 @@ from tests.rules.gather_cases import check_gathered
 from tests.rules.table_cases import CASES, check_table, variables
 from tfjac.jacobians import batch_jacobian, jacobian_operator, per_example_jacobian
 from tfjac.jacobians.factors import tables
-from tfjac.jacobians.factors.gather_factor import GatherFactor
+from tfjac.linear.factors.gather_factor import GatherFactor
 
 
 @pytest.mark.by_day(one_in=3)

@@ -8,9 +8,9 @@ import pytest
 import tensorflow as tf
 
 from tests.optimizers.gauss_newton import damped_step, first_step, rows_of_jacobian
+from tfjac.linear.solvers.preconditioners import Preconditioner
+from tfjac.objective.residuals import objective_of_residuals
 from tfjac.optimizers import ConjugateGradientSolver, least_squares
-from tfjac.optimizers.objective.residuals import objective_of_residuals
-from tfjac.optimizers.solvers.preconditioners import Preconditioner
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(30, 4))

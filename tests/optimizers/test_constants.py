@@ -9,8 +9,8 @@ import tensorflow as tf
 
 import tfjac
 from tests.optimizers.data_places import PLACES
-from tfjac.optimizers.fitting import prepared
-from tfjac.optimizers.tracing.constants import Constants
+from tfjac.fits import prepared
+from tfjac.objective.tracing.constants import Constants
 
 X = np.linspace(0.0, 2.0, 9)
 SCALE = 2.0

@@ -8,7 +8,7 @@ import tensorflow as tf
 from tfjac import Manifold
 from tfjac.callbacks import Convergence
 from tfjac.optimizers import LevenbergMarquardt, least_squares
-from tfjac.optimizers.statuses import Status
+from tfjac.steps.statuses import Status
 
 T = np.linspace(0, 4, 40)
 STARTS = np.random.default_rng(0).uniform(0.5, 3, (30, 3))

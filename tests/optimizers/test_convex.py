@@ -27,7 +27,7 @@ from tests.optimizers.convex_losses import (
     softmax,
 )
 from tests.optimizers.gauss_newton import first_step, flat_values, rows_of_jacobian
-from tfjac.optimizers.objective.residuals import objective_of_loss
+from tfjac.objective.residuals import objective_of_loss
 
 
 def found(names, jit_compile=False):

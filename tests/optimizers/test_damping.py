@@ -21,8 +21,8 @@ from tfjac.optimizers import (
     TrustRegionDamping,
     least_squares,
 )
-from tfjac.optimizers.damping import Competition, Proposal, Verdict, get_damping
-from tfjac.optimizers.damping.scaling import get_scaling
+from tfjac.steps.damping import Competition, Proposal, Verdict, get_damping
+from tfjac.steps.damping.scaling import get_scaling
 
 EPS = np.finfo(np.float64).eps
 ONE = tf.constant(1.0, tf.float64)

@@ -6,8 +6,8 @@ import scipy.optimize
 import tensorflow as tf
 
 import tfjac
+from tfjac.fits import traced
 from tfjac.optimizers import LeastSquaresProblem, Status, least_squares
-from tfjac.optimizers.fitting import traced
 
 from . import more_garbow_hillstrom, nist
 

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 import tfjac
 from tfjac import ops
-from tfjac.optimizers.results.frozen import FrozenModel
+from tfjac.fits.results.frozen import FrozenModel
 
 T = np.linspace(0.0, 2.0, 9)
 Y = 3 * np.exp(-0.7 * T) + 0.1 * np.cos(9 * T)

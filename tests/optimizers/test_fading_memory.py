@@ -8,8 +8,8 @@ import tensorflow as tf
 
 from tests.optimizers.test_fit import weights
 from tests.precision import floating
+from tfjac.drive.streamed.batch_weight import weight_among_batches
 from tfjac.optimizers import LevenbergMarquardt, MultiplicativeDamping, NielsenDamping, Status
-from tfjac.optimizers.execution.streamed.batch_weight import weight_among_batches
 
 layers = keras.layers
 RNG = np.random.default_rng(0)

@@ -71,7 +71,7 @@ def test_what_is_advised_is_sparse(name):
 
 @pytest.mark.by_day(None)
 def test_few_columns_in_many_variables_are_not_read_once_more(monkeypatch):
-    monkeypatch.setattr("tfjac.optimizers.fitting.traced.hints_of", lambda *args: pytest.fail("read once more"))
+    monkeypatch.setattr("tfjac.fits.traced.hints_of", lambda *args: pytest.fail("read once more"))
     points, cameras = tf.Variable(RNG.normal(size=[N, 3])), [tf.Variable(RNG.normal(size=[3])) for _ in range(2)]
     terms = lambda: [tf.gather(points, IDS[k::2]) * camera - 1.0 for k, camera in enumerate(cameras)]  # noqa: E731
     plan = tfjac.LeastSquaresProblem(terms, [points, *cameras]).plan()

@@ -7,11 +7,11 @@ import scipy.optimize
 import tensorflow as tf
 
 from tests.optimizers.gauss_newton import rows_of_jacobian
+from tfjac.linear.columns import Columns
+from tfjac.linear.model import StackedJacobian
+from tfjac.linear.model.stacked import ZeroRows
+from tfjac.objective.residuals import objective_of_residuals
 from tfjac.optimizers import LeastSquaresProblem, least_squares
-from tfjac.optimizers.columns import Columns
-from tfjac.optimizers.linear_model import StackedJacobian
-from tfjac.optimizers.linear_model.stacked import ZeroRows
-from tfjac.optimizers.objective.residuals import objective_of_residuals
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(30, 4))

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 import tfjac
-from tfjac.optimizers.objective.not_squares import NotASumOfSquares
+from tfjac.objective.not_squares import NotASumOfSquares
 
 X = np.random.default_rng(0).normal(size=(24, 3)).astype("float32")
 Y = np.exp(X.sum(axis=1, keepdims=True) / 2)

@@ -14,11 +14,11 @@ from tests.optimizers.test_auto_memory import (
     weights,
 )
 from tests.precision import floating
+from tfjac.drive.streamed import kronecker
+from tfjac.drive.streamed.kronecker import KroneckerMemory
+from tfjac.drive.streamed.rows import RowModel
+from tfjac.keras import memory
 from tfjac.optimizers import LevenbergMarquardt
-from tfjac.optimizers.execution.streamed import kronecker
-from tfjac.optimizers.execution.streamed.kronecker import KroneckerMemory
-from tfjac.optimizers.execution.streamed.rows import RowModel
-from tfjac.optimizers.keras import memory
 
 layers = keras.layers
 RNG = np.random.default_rng(0)

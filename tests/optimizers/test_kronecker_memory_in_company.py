@@ -8,9 +8,9 @@ import pytest
 import tensorflow as tf
 
 from tests.precision import floating
+from tfjac.drive.streamed.kronecker import KroneckerMemory
+from tfjac.keras import memory
 from tfjac.optimizers import LevenbergMarquardt
-from tfjac.optimizers.execution.streamed.kronecker import KroneckerMemory
-from tfjac.optimizers.keras import memory
 
 layers = keras.layers
 RNG = np.random.default_rng(0)

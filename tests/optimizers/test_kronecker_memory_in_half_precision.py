@@ -6,8 +6,8 @@ import pytest
 
 from tests.digits import load_digits
 from tests.precision import floating
+from tfjac.drive.streamed.kronecker import KroneckerMemory
 from tfjac.optimizers import LevenbergMarquardt
-from tfjac.optimizers.execution.streamed.kronecker import KroneckerMemory
 
 layers = keras.layers
 IMAGES, LABELS = load_digits()

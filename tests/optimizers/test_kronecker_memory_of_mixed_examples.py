@@ -7,11 +7,11 @@ import tensorflow as tf
 
 from tests.digits import load_digits
 from tests.precision import floating
+from tfjac.drive.streamed.kronecker import KroneckerMemory
 from tfjac.graph import ExamplesMix
+from tfjac.jacobians.rows.product_rows import drawn_rows
+from tfjac.keras import memory
 from tfjac.optimizers import LevenbergMarquardt
-from tfjac.optimizers.execution.streamed.kronecker import KroneckerMemory
-from tfjac.optimizers.keras import memory
-from tfjac.optimizers.linear_model.product_rows import drawn_rows
 
 layers = keras.layers
 RNG = np.random.default_rng(0)

@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 import tfjac
-from tfjac.optimizers.keras import memory
+from tfjac.keras import memory
 
 warnings.simplefilter("ignore")
 memory.SMALL = memory.MOST_OUTPUTS = 0

@@ -7,7 +7,7 @@ import scipy.optimize
 import tensorflow as tf
 
 from tfjac.optimizers import LeastSquaresProblem, LeastSquaresResult, NielsenDamping, Report, Status, least_squares
-from tfjac.optimizers.loop.converge import Tolerances, status_after
+from tfjac.steps.converge import Tolerances, status_after
 
 T = np.linspace(0, 4, 30)
 Y = 3.0 * np.exp(-0.7 * T) + 0.2 * np.cos(5 * T)

@@ -6,7 +6,7 @@ import scipy.optimize
 import tensorflow as tf
 
 import tfjac
-from tfjac.optimizers.linear_model import forms_of_blocks
+from tfjac.jacobians.rows import forms_of_blocks
 
 T = np.linspace(0.0, 3.0, 13)
 TRUE = np.array([1.1, 0.7, 0.9, 0.6])

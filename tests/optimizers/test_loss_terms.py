@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tfjac.objective.residuals import objective_of_loss
 from tfjac.optimizers import LevenbergMarquardt, NotASumOfSquares
-from tfjac.optimizers.objective.residuals import objective_of_loss
 
 layers = keras.layers
 RNG = np.random.default_rng(3)

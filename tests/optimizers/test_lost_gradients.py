@@ -8,8 +8,8 @@ import pytest
 import tensorflow as tf
 
 from tests.optimizers.gauss_newton import damped_step, first_step
+from tfjac.objective.residuals import objective_of_loss
 from tfjac.optimizers import ConjugateGradientSolver, LevenbergMarquardt, least_squares
-from tfjac.optimizers.objective.residuals import objective_of_loss
 
 layers = keras.layers
 RNG = np.random.default_rng(0)

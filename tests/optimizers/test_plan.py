@@ -8,9 +8,9 @@ import pytest
 import tensorflow as tf
 
 import tfjac
+from tfjac.linear.solvers.plan import plan_of
+from tfjac.linear.solvers.problem_sizes import LayerSizes, ProblemSizes
 from tfjac.optimizers import AutoSolver, LeastSquaresProblem, LevenbergMarquardt
-from tfjac.optimizers.solvers.plan import plan_of
-from tfjac.optimizers.solvers.problem_sizes import LayerSizes, ProblemSizes
 
 
 def sizes_of(examples, *layers, is_double=False, prior=True):

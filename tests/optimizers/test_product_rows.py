@@ -8,11 +8,11 @@ import pytest
 import tensorflow as tf
 
 from tests.precision import floating
+from tfjac.jacobians.rows import forms_of_blocks, product_rows
+from tfjac.jacobians.rows.product_rows import ProductRows
+from tfjac.linear.contracts import Allowed
+from tfjac.objective.residuals import objective_of_residuals
 from tfjac.optimizers import ConjugateGradientSolver, LevenbergMarquardt
-from tfjac.optimizers.contracts import Allowed
-from tfjac.optimizers.linear_model import forms_of_blocks, product_rows
-from tfjac.optimizers.linear_model.product_rows import ProductRows
-from tfjac.optimizers.objective.residuals import objective_of_residuals
 
 VOCABULARY, LENGTH, TEXTS = 35, 15, 2
 RNG = np.random.default_rng(0)

@@ -10,8 +10,8 @@ import tensorflow as tf
 
 import tfjac
 from tfjac.optimizers import Status, TrustRegionDamping, least_squares, least_squares_by_parts, normal_equations
-from tfjac.optimizers.loop.converge import LONG, Stretch, Tolerances, status_after
-from tfjac.optimizers.loop.records import Report
+from tfjac.steps.converge import LONG, Stretch, Tolerances, status_after
+from tfjac.steps.records import Report
 
 UNITS, LIMITS = 15, Tolerances(cost=1e-3, step=0.0, gradient=0.0)
 

@@ -5,10 +5,10 @@ import pytest
 import scipy.optimize
 import tensorflow as tf
 
+from tfjac.linear.prior import Prior
 from tfjac.manifolds import UnitSphere
 from tfjac.optimizers import LeastSquaresProblem, TrustRegionDamping, least_squares
-from tfjac.optimizers.loop.residual_curvature import PARALLEL, Secant
-from tfjac.optimizers.prior import Prior
+from tfjac.steps.residual_curvature import PARALLEL, Secant
 
 from . import more_garbow_hillstrom
 

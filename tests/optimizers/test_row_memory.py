@@ -15,10 +15,10 @@ from tests.optimizers.test_auto_memory import (
     weights,
 )
 from tests.precision import floating
+from tfjac.drive.streamed import rows as rows_module
+from tfjac.drive.streamed.rows import RowModel
+from tfjac.keras import memory
 from tfjac.optimizers import LevenbergMarquardt
-from tfjac.optimizers.execution.streamed import rows as rows_module
-from tfjac.optimizers.execution.streamed.rows import RowModel
-from tfjac.optimizers.keras import memory
 
 layers = keras.layers
 RNG = np.random.default_rng(0)

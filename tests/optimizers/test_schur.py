@@ -8,6 +8,10 @@ import tensorflow as tf
 
 import tfjac
 from tests.optimizers.gauss_newton import damped_step, first_step, rows_of_jacobian
+from tfjac.jacobians.rows import read_in_parts
+from tfjac.linear.model import Coupled, Elimination
+from tfjac.linear.solvers.schur_jacobi import SchurJacobi
+from tfjac.objective.residuals import objective_of_residuals
 from tfjac.optimizers import (
     AutoSolver,
     IterativeSchurSolver,
@@ -17,10 +21,7 @@ from tfjac.optimizers import (
     TrustRegionDamping,
     least_squares,
 )
-from tfjac.optimizers.linear_model import Coupled, Elimination, read_in_parts
-from tfjac.optimizers.objective.residuals import objective_of_residuals
-from tfjac.optimizers.solvers.schur_jacobi import SchurJacobi
-from tfjac.optimizers.statuses import Status
+from tfjac.steps.statuses import Status
 
 CAMERAS, POINTS = 4, 15
 

@@ -7,13 +7,13 @@ import scipy.sparse.linalg
 import tensorflow as tf
 
 import tfjac
-from tfjac.jacobians.factors.gather_factor import GatherFactor
+from tfjac.fits import known_indices
+from tfjac.jacobians.rows import forms_of_blocks
 from tfjac.jacobians.sparsity import sparsity
 from tfjac.jacobians.sparsity.index_sets import TooManyEntries, at_most
-from tfjac.optimizers.fitting import known_indices
-from tfjac.optimizers.linear_model import forms_of_blocks
-from tfjac.optimizers.objective.residuals import objective_of_residuals
-from tfjac.optimizers.tracing.callables import as_data
+from tfjac.linear.factors.gather_factor import GatherFactor
+from tfjac.objective.residuals import objective_of_residuals
+from tfjac.objective.tracing.callables import as_data
 
 RNG = np.random.default_rng(0)
 IDS, PAIRS = RNG.integers(0, 6, 15), RNG.integers(0, 6, [20, 2])

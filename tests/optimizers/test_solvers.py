@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tfjac.linear.solvers.problem_sizes import LayerSizes, ProblemSizes
+from tfjac.objective.residuals import objective_of_loss
 from tfjac.optimizers import (
     AutoSolver,
     CholeskySolver,
@@ -18,8 +20,6 @@ from tfjac.optimizers import (
     QRSolver,
     SVDSolver,
 )
-from tfjac.optimizers.objective.residuals import objective_of_loss
-from tfjac.optimizers.solvers.problem_sizes import LayerSizes, ProblemSizes
 
 EXACT = [CholeskySolver(), KernelSolver(), QRSolver(), SVDSolver()]
 DAMPINGS = [1e-6, 0.1]

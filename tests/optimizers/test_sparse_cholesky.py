@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tfjac.linear.solvers import sparse_cholesky
+from tfjac.linear.solvers.sparse_gram import GramPattern
 from tfjac.optimizers import least_squares
-from tfjac.optimizers.solvers import sparse_cholesky
-from tfjac.optimizers.solvers.sparse_gram import GramPattern
 
 SIZE = 30
 has_cholmod = pytest.mark.skipif(
@@ -119,7 +119,7 @@ def test_options_that_users_gave_cholmod_stay_and_do_not_matter():
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_rows_that_change_from_call_to_call(library, dtype, monkeypatch, rng):
     """One graph, whose pattern follows from its arguments: what was kept is for one pattern alone."""
-    monkeypatch.setattr("tfjac.optimizers.solvers.sparse.sparse_cholesky", library)
+    monkeypatch.setattr("tfjac.linear.solvers.sparse.sparse_cholesky", library)
     table, indices = tf.Variable(np.zeros((8, 2), dtype)), tf.Variable(np.zeros((12, 2), np.int64))
     target = rng.normal(size=(12, 2)).astype(dtype)
 

@@ -12,8 +12,8 @@ import tensorflow as tf
 import tensorflow.experimental.numpy as tnp
 
 from tests.optimizers.gauss_newton import damped_step, first_step
+from tfjac.objective.residuals import objective_of_loss
 from tfjac.optimizers import NotASumOfSquares, Status
-from tfjac.optimizers.objective.residuals import objective_of_loss
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(6, 3)), RNG.normal(size=(6, 2))

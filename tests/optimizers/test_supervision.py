@@ -195,7 +195,7 @@ def test_a_checkpoint_that_cannot_be_written_at_all_is_refused_before_the_first_
 
 def test_nothing_is_lost_where_the_disk_is_full(tmp_path, monkeypatch):
     """Neither the run, nor the checkpoint that there is."""
-    monkeypatch.setattr("tfjac.optimizers.fitting.checkpoints.EVERY", 0.0)
+    monkeypatch.setattr("tfjac.fits.checkpoints.EVERY", 0.0)
     file, whole = tmp_path / "run", fit()
     fit(max_steps=3, checkpoint=file)
     before, limits = file.read_bytes(), resource.getrlimit(resource.RLIMIT_FSIZE)

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 import tfjac
 from tests.precision import floating
-from tfjac.optimizers.keras.fitting_data import FittingData
+from tfjac.keras.fitting_data import FittingData
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(90, 4))

@@ -11,7 +11,7 @@ import tensorflow as tf
 import tfjac
 from tests.optimizers.test_tfjac_fit import X, Y, mlp
 from tests.precision import floating
-from tfjac.optimizers.keras.fitting_data import FittingData
+from tfjac.keras.fitting_data import FittingData
 
 SIZE = 40
 

@@ -6,9 +6,9 @@ import pytest
 import tensorflow as tf
 
 from tests.precision import floating
+from tfjac.linear.solvers import get_solver
+from tfjac.objective.residuals import objective_of_residuals
 from tfjac.optimizers import LevenbergMarquardt
-from tfjac.optimizers.objective.residuals import objective_of_residuals
-from tfjac.optimizers.solvers import get_solver
 
 
 def network_and_residuals(widths, examples, steps):

@@ -19,10 +19,10 @@ import tensorflow as tf
 
 import tfjac
 from tests.optimizers.data_places import NEW, OLD, PLACES, Box
+from tfjac.drive.streamed import memory
+from tfjac.fits import prepared, traced
+from tfjac.keras import levenberg_marquardt
 from tfjac.optimizers import LevenbergMarquardt, NielsenDamping
-from tfjac.optimizers.execution.streamed import memory
-from tfjac.optimizers.fitting import prepared, traced
-from tfjac.optimizers.keras import levenberg_marquardt
 
 
 @pytest.fixture
@@ -272,7 +272,7 @@ def test_variables_of_functions_that_are_not_called_again_are_not_kept_alive():
 @pytest.mark.usefixtures("others_frozen")
 def test_traces_of_new_functions_do_not_pile_up(monkeypatch):
     """As many graphs after many fits as after a few."""
-    b, kept = start(), importlib.import_module("tfjac.optimizers.fitting.prepared")._TRACES
+    b, kept = start(), importlib.import_module("tfjac.fits.prepared")._TRACES
     assert kept._size < 10
     monkeypatch.setattr(kept, "_size", 1)
 

@@ -9,9 +9,9 @@ import tfjac
 from tests.memory import run_alone
 from tests.optimizers.gauss_newton import flat_values, rows_of_jacobian
 from tests.precision import floating
+from tfjac.keras import memory
+from tfjac.objective.linear_variables import linear_variables
 from tfjac.optimizers import ConjugateGradientSolver, LevenbergMarquardt, NielsenDamping
-from tfjac.optimizers.keras import memory
-from tfjac.optimizers.objective.linear_variables import linear_variables
 
 layers = keras.layers
 RNG = np.random.default_rng(0)
@@ -331,7 +331,7 @@ import numpy as np
 import tensorflow as tf
 
 import tfjac
-from tfjac.optimizers.keras import memory
+from tfjac.keras import memory
 
 devices = [tf.config.LogicalDeviceConfiguration()] * 2
 tf.config.set_logical_device_configuration(tf.config.list_physical_devices("CPU")[0], devices)

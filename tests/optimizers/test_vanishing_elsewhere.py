@@ -7,8 +7,8 @@ from scipy.optimize import minimize
 
 import tfjac
 from tfjac.optimizers import Status, least_squares
-from tfjac.optimizers.loop.converge import tolerances
-from tfjac.optimizers.loop.vanished import Place, vanished_at_minimum
+from tfjac.steps.converge import tolerances
+from tfjac.steps.vanished import Place, vanished_at_minimum
 
 T = np.linspace(0.0, 1.0, 10)
 Y = 2 * T - 1 + 0.1 * np.sin(30 * T)

@@ -7,8 +7,8 @@ import tensorflow as tf
 
 from tests.precision import floating
 from tfjac.graph import verification_wanted, verified
+from tfjac.linear.model import StackedJacobian
 from tfjac.optimizers import LevenbergMarquardt, Status, least_squares
-from tfjac.optimizers.linear_model import StackedJacobian
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(12, 3)).astype("float32"), RNG.normal(size=(12, 2)).astype("float32")

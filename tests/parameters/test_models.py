@@ -126,10 +126,10 @@ def test_a_function_of_the_users():
 def test_a_second_fit_of_a_model_uses_the_graph_of_the_first():
     model = models.gaussian() + models.constant()
     model.fit(X, CURVES["gaussian"][2] + 1)
-    kept = len(tfjac.optimizers.fitting.curve_fit._kept.prepared)
+    kept = len(tfjac.fits.curve_fit._kept.prepared)
     again = models.gaussian() + models.constant()  # another object that is the same model
     again.fit(X, 2 * CURVES["gaussian"][2] + 1)
-    assert len(tfjac.optimizers.fitting.curve_fit._kept.prepared) == kept
+    assert len(tfjac.fits.curve_fit._kept.prepared) == kept
 
 
 REFUSED = {

@@ -136,9 +136,9 @@ def test_a_second_fit_does_not_call_the_function_again():
     tfjac.curve_fit(counted, X, Y, p0=params)
     assert calls
     first = tfjac.curve_fit(line, X, Y, p0=params)
-    kept = len(tfjac.optimizers.fitting.curve_fit._kept.prepared)
+    kept = len(tfjac.fits.curve_fit._kept.prepared)
     second = tfjac.curve_fit(line, X, 2 * Y, p0=tfjac.Parameters(a=3.0, b="2*a + c", c=0.0))
-    assert len(tfjac.optimizers.fitting.curve_fit._kept.prepared) == kept  # the graph of the first
+    assert len(tfjac.fits.curve_fit._kept.prepared) == kept  # the graph of the first
     np.testing.assert_allclose(second.values["a"], 2 * first.values["a"], rtol=1e-9)
 
 

@@ -6,9 +6,9 @@ import numpy as np
 import tensorflow as tf
 
 from tfjac.graph import axes
-from tfjac.jacobians.factors.forms import DenseFactor
-from tfjac.jacobians.factors.gather_factor import GatherFactor, row_grams
-from tfjac.jacobians.factors.sparse_rows import side_by_side, sparse_rows
+from tfjac.linear.factors.forms import DenseFactor
+from tfjac.linear.factors.gather_factor import GatherFactor, row_grams
+from tfjac.linear.factors.sparse_rows import side_by_side, sparse_rows
 
 
 @dataclasses.dataclass(frozen=True)

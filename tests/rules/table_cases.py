@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfjac.jacobians import jacobian_operator
-from tfjac.jacobians.factors.gather_factor import GatherFactor
+from tfjac.linear.factors.gather_factor import GatherFactor
 
 IDS = tf.constant([0, 3, 3, 6, 1, 5])
 MATRIX = tf.constant([[1.0, 0.5], [0.0, 2.0]], tf.float64)

@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from tfjac.black_box.results import ResultSpec
 from tfjac.graph import axes, compiled_by_xla, declare_per_example, explain_mixing, noted_errors
-from tfjac.jacobians.shapes import product, wide_dtype
+from tfjac.linear.shapes import product, wide_dtype
 
 
 class Operation:

@@ -7,7 +7,7 @@ diagonal matrices it is the one next to it. The blocks between two weights are l
 import numpy as np
 
 from tfjac.influence.sides import chosen_damping
-from tfjac.jacobians.factors.kronecker_block import KroneckerBlock
+from tfjac.linear.factors.kronecker_block import KroneckerBlock
 
 
 class EigenvalueCorrected:

@@ -23,7 +23,8 @@ from tfjac.jacobians.passes.linearise import LinearMap, NoForwardMode, over_basi
 from tfjac.jacobians.passes.nests import packed, sources_of, unconnected_choice
 from tfjac.jacobians.passes.random_cotangents import verify_blocks
 from tfjac.jacobians.separate_outputs import separate_outputs
-from tfjac.jacobians.shapes import after, check_when_run, product
+from tfjac.jacobians.shapes import after, check_when_run
+from tfjac.linear.shapes import product
 from tfjac.types import NestLike, Sources, Tensor, Tensors, Unconnected
 
 

@@ -28,9 +28,9 @@ from tfjac.graph import (
     while_loop,
 )
 from tfjac.graph.facts import facts_of, is_branching, is_loop
-from tfjac.jacobians.shapes import Size, product
 from tfjac.jacobians.slice_bodies import NotSliced
 from tfjac.jacobians.slice_inputs import SliceInputs
+from tfjac.linear.shapes import Size, product
 from tfjac.types import Tensor, Variable
 
 BYTES, FEWEST, MOST = 2**24, 128, 1024

@@ -3,7 +3,7 @@
 import tensorflow as tf
 
 from tfjac.graph import axes
-from tfjac.jacobians.shapes import product
+from tfjac.linear.shapes import product
 from tfjac.types import Nest, NestLike, Tensor, TensorLike
 
 

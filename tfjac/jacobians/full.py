@@ -13,7 +13,7 @@ from tfjac.jacobians.passes.connectedness import differentiated
 from tfjac.jacobians.passes.linearise import NoForwardMode, forward_is_less_work, over_basis, pull_back, push_forward
 from tfjac.jacobians.passes.nests import packed, shaped_like, sources_of, unconnected_choice
 from tfjac.jacobians.passes.random_cotangents import verify_blocks
-from tfjac.jacobians.shapes import product
+from tfjac.linear.shapes import product
 from tfjac.types import JacobianMode, NestLike, Sources, Tensor, Tensors, Unconnected
 
 MODES = ("auto", "reverse", "forward")

@@ -8,12 +8,12 @@ from tfjac.arguments import not_negative
 from tfjac.graph import Dependence, between, first_not_linear, in_graph, inline_calls
 from tfjac.jacobians.batch_slices import Batch, summed_over_slices
 from tfjac.jacobians.factors.factorize import factorize
-from tfjac.jacobians.factors.forms import Factor, squared_row_norms
 from tfjac.jacobians.passes.connectedness import used_places
 from tfjac.jacobians.passes.nests import check_variables, converted, like, packed, shaped_like, sources_of
 from tfjac.jacobians.per_example import of_rank_one
-from tfjac.jacobians.shapes import wide_dtype
 from tfjac.jacobians.vector_products import pulled
+from tfjac.linear.factors.forms import Factor, squared_row_norms
+from tfjac.linear.shapes import wide_dtype
 from tfjac.types import NestLike, Sources, Tensor, TensorLike, Tensors, UnusedVariables, Variable
 
 

@@ -4,9 +4,10 @@ import tensorflow as tf
 
 from tfjac.graph import in_graph
 from tfjac.jacobians.factors.factorize import factorize_segments, rows_like
-from tfjac.jacobians.operator import JacobianOperator, operator_of
+from tfjac.jacobians.operator import operator_of
 from tfjac.jacobians.passes.nests import check_variables
 from tfjac.jacobians.per_example import of_rank_one
+from tfjac.linear.operator import JacobianOperator
 from tfjac.types import Nest, NestLike, Tensor, Tensors, UnusedVariables, Variable
 
 

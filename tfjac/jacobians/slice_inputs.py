@@ -25,8 +25,9 @@ from tfjac.graph import (
 from tfjac.graph.examples.example_rules import Axis
 from tfjac.graph.facts import facts_of
 from tfjac.graph.gradients import custom_gradients
-from tfjac.jacobians.shapes import Size, inner_size
+from tfjac.jacobians.shapes import inner_size
 from tfjac.jacobians.slice_bodies import NotSliced, axes_by_bodies
+from tfjac.linear.shapes import Size
 from tfjac.types import Tensor
 
 _KEPT = "kept"

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from tfjac.jacobians.factors.kronecker_block import KroneckerBlock
+from tfjac.linear.factors.kronecker_block import KroneckerBlock
 
 
 class Basis(abc.ABC):

@@ -8,8 +8,8 @@ import tensorflow as tf
 from tfjac.graph import as_tf_variable, quiet_function
 from tfjac.graph.nodes import mask_of
 from tfjac.jacobians import JacobianOperator, jacobian_operator
-from tfjac.jacobians.factors.kronecker import in_bases
-from tfjac.jacobians.factors.kronecker_block import KroneckerBlock, block_of
+from tfjac.linear.factors.kronecker import in_bases
+from tfjac.linear.factors.kronecker_block import KroneckerBlock, block_of
 
 MOST = 256
 """At most so many examples in a chunk."""

@@ -6,7 +6,6 @@ from typing import Any
 import tensorflow as tf
 
 from tfjac.graph import Dependence, ExamplesMix, axes, examples_mix_at, inline_calls, source_in
-from tfjac.jacobians.factors.forms import Factor, OuterFactor
 from tfjac.jacobians.factors.strategies import (
     APART,
     AS_IF_APART,
@@ -20,7 +19,8 @@ from tfjac.jacobians.factors.strategies import (
 from tfjac.jacobians.passes.connectedness import used_places
 from tfjac.jacobians.passes.nests import check_real, like
 from tfjac.jacobians.passes.random_cotangents import verify_factors
-from tfjac.jacobians.shapes import product, reshaped
+from tfjac.linear.factors.forms import Factor, OuterFactor
+from tfjac.linear.shapes import product, reshaped
 from tfjac.types import Tensor
 
 ADVICE = (

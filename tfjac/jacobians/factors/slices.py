@@ -6,8 +6,8 @@ import tensorflow as tf
 
 from tfjac.graph import axes, replay
 from tfjac.graph.facts import facts_of
-from tfjac.jacobians.factors.gather_factor import GatherFactor
-from tfjac.jacobians.shapes import Size
+from tfjac.linear.factors.gather_factor import GatherFactor
+from tfjac.linear.shapes import Size
 from tfjac.types import Tensor
 
 _HOLDS = {tf.float64: 2**53, tf.float32: 2**24}

@@ -11,9 +11,10 @@ import tensorflow as tf
 from tfjac.graph import Dependence, ExampleAnalysis, ExampleAxis, ExamplesMix, analyse_examples, axes
 from tfjac.graph.facts import facts_of
 from tfjac.jacobians.factors.cotangents import asking_for
-from tfjac.jacobians.factors.gather_factor import GatherFactor
 from tfjac.jacobians.passes.linearise import pull_back
-from tfjac.jacobians.shapes import after, check_when_run, product
+from tfjac.jacobians.shapes import after, check_when_run
+from tfjac.linear.factors.gather_factor import GatherFactor
+from tfjac.linear.shapes import product
 from tfjac.types import Tensor
 
 

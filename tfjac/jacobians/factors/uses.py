@@ -7,7 +7,8 @@ from typing import Any
 import tensorflow as tf
 
 from tfjac.graph import SHARED, ExampleAnalysis, ExampleAxis, differentiable_inputs, examples_mix_at
-from tfjac.jacobians.shapes import Size, split_examples
+from tfjac.jacobians.shapes import split_examples
+from tfjac.linear.shapes import Size
 from tfjac.types import Tensor
 
 READ = "ReadVariableOp"

@@ -8,12 +8,12 @@ import tensorflow as tf
 
 from tfjac.graph import Dependence, axes, handle_shape, references
 from tfjac.graph.facts import facts_of, reads_variable
-from tfjac.jacobians.factors.forms import DenseFactor, Factor, OuterFactor, sums
-from tfjac.jacobians.factors.gather_factor import GatherFactor
 from tfjac.jacobians.factors.slices import sliced
 from tfjac.jacobians.factors.tables import factors_before_rows
 from tfjac.jacobians.passes.linearise import pull_back
-from tfjac.jacobians.shapes import Size, wide_dtype
+from tfjac.linear.factors.forms import DenseFactor, Factor, OuterFactor, sums
+from tfjac.linear.factors.gather_factor import GatherFactor
+from tfjac.linear.shapes import Size, wide_dtype
 from tfjac.types import Tensor
 
 

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from tfjac._warn import warn
 from tfjac.graph import Dependence, axes, vectorised_map
-from tfjac.jacobians.shapes import product
+from tfjac.linear.shapes import product
 from tfjac.types import Tensor
 
 Limits: TypeAlias = tuple[int | None, int | None]

@@ -29,7 +29,7 @@ from tfjac.graph import (
 )
 from tfjac.graph.facts import instead_of
 from tfjac.jacobians.passes.chunks import in_chunks, mapped, unless_empty
-from tfjac.jacobians.shapes import product
+from tfjac.linear.shapes import product
 from tfjac.types import Tensor, Variable
 
 

@@ -23,7 +23,7 @@ from tfjac.graph import (
 )
 from tfjac.graph.facts import facts_of
 from tfjac.jacobians.passes.backward import gradients_or_zeros
-from tfjac.jacobians.shapes import product
+from tfjac.linear.shapes import product
 from tfjac.types import Tensor, Variable
 
 _NO_GRADIENT = (LookupError, NotImplementedError, TypeError, ValueError)

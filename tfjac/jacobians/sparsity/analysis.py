@@ -8,11 +8,11 @@ import tensorflow as tf
 from tfjac.graph import Dependence, in_graph, inline_calls, is_variable
 from tfjac.jacobians.passes.connectedness import check_connected
 from tfjac.jacobians.passes.nests import like, sources_of
-from tfjac.jacobians.shapes import product
 from tfjac.jacobians.sparsity.index_sets import each_its_own, empty
 from tfjac.jacobians.sparsity.known import Known
 from tfjac.jacobians.sparsity.pattern import SparsityPattern
 from tfjac.jacobians.sparsity.propagation import Propagation
+from tfjac.linear.shapes import product
 from tfjac.progress import shown
 from tfjac.types import NestLike, Sources, Tensor, Tensors, Variable
 

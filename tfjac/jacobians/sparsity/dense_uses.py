@@ -8,12 +8,12 @@ import tensorflow as tf
 from tfjac.graph import Dependence, ExamplesMix, analyse_examples, axes, inline_calls, source_in
 from tfjac.graph.facts import facts_of
 from tfjac.jacobians.factors.cotangents import stacked_cotangents
-from tfjac.jacobians.factors.forms import DenseFactor, Factor
-from tfjac.jacobians.factors.gather_factor import GatherFactor
 from tfjac.jacobians.factors.rules import factor_by_rule
 from tfjac.jacobians.factors.uses import Use, find_uses
 from tfjac.jacobians.factors.weight_paths import columns_of_sources
 from tfjac.jacobians.sparsity.widening import first_op_that_widens
+from tfjac.linear.factors.forms import DenseFactor, Factor
+from tfjac.linear.factors.gather_factor import GatherFactor
 from tfjac.types import Tensor
 
 

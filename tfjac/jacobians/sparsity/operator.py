@@ -12,17 +12,17 @@ import numpy as np
 import scipy.sparse
 import tensorflow as tf
 
-from tfjac.jacobians.factors.gather_factor import GatherFactor
-from tfjac.jacobians.operator import JacobianOperator
 from tfjac.jacobians.passes.linearise import NoForwardMode
 from tfjac.jacobians.passes.nests import like
 from tfjac.jacobians.passes.random_cotangents import verify_factors
-from tfjac.jacobians.shapes import wide_dtype
 from tfjac.jacobians.sparsity.analysis import Ends
 from tfjac.jacobians.sparsity.index_sets import TooManyEntries, at_most
 from tfjac.jacobians.sparsity.jacobian import held, values_of
 from tfjac.jacobians.sparsity.layout import Groups, Layout
 from tfjac.jacobians.sparsity.pattern import SparsityPattern
+from tfjac.linear.factors.gather_factor import GatherFactor
+from tfjac.linear.operator import JacobianOperator
+from tfjac.linear.shapes import wide_dtype
 from tfjac.types import Tensor, Variable
 
 MEMORY = 2**28

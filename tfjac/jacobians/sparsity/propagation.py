@@ -7,11 +7,11 @@ from typing import Any
 import tensorflow as tf
 
 from tfjac.graph import Dependence, handle_shape, references
-from tfjac.jacobians.shapes import product
 from tfjac.jacobians.sparsity.by_gradient import index_sets_by_gradient
 from tfjac.jacobians.sparsity.known import Known
 from tfjac.jacobians.sparsity.rules import NoIndexSets, Step, all_of_all, carries_gradient, index_sets_of
 from tfjac.jacobians.sparsity.rules.index_set_rules import Patterns
+from tfjac.linear.shapes import product
 from tfjac.types import Tensor
 
 

@@ -9,9 +9,10 @@ from tfjac.graph import SHARED, Dependence, analyse_examples, axes, opened, tran
 from tfjac.graph.op_types import CHOICES
 from tfjac.jacobians.factors.control_flow.stacking import of_static_columns, shaped_like, zeros_like
 from tfjac.jacobians.factors.control_flow.sweep import Sweep, handler
-from tfjac.jacobians.factors.forms import DenseFactor, Factor
 from tfjac.jacobians.factors.weight_paths import columns_of_sources
-from tfjac.jacobians.shapes import Size, after, check_when_run
+from tfjac.jacobians.shapes import after, check_when_run
+from tfjac.linear.factors.forms import DenseFactor, Factor
+from tfjac.linear.shapes import Size
 
 
 @handler(*CHOICES)

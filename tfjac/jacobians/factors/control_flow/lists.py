@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from tfjac.graph import axes
 from tfjac.jacobians.factors.control_flow.sweep import Sweep, handler
-from tfjac.jacobians.shapes import Size
+from tfjac.linear.shapes import Size
 from tfjac.types import Tensor
 
 

@@ -19,9 +19,10 @@ from tfjac.jacobians.factors.control_flow.lists import ListCotangent
 from tfjac.jacobians.factors.control_flow.stacking import Stack
 from tfjac.jacobians.factors.control_flow.states import Loop, States, recorded_states, stacked, step_array
 from tfjac.jacobians.factors.control_flow.sweep import Sweep, handler
-from tfjac.jacobians.factors.forms import Factor
 from tfjac.jacobians.factors.weight_paths import columns_of_sources
-from tfjac.jacobians.shapes import Size, after, check_when_run
+from tfjac.jacobians.shapes import after, check_when_run
+from tfjac.linear.factors.forms import Factor
+from tfjac.linear.shapes import Size
 from tfjac.types import Tensor
 
 

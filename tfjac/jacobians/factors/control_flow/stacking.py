@@ -6,8 +6,8 @@ import tensorflow as tf
 
 from tfjac.graph import axes, handle_shape
 from tfjac.jacobians.factors.control_flow.states import stacked, step_array
-from tfjac.jacobians.factors.forms import DenseFactor, Factor
-from tfjac.jacobians.shapes import Size, product
+from tfjac.linear.factors.forms import DenseFactor, Factor
+from tfjac.linear.shapes import Size, product
 from tfjac.types import Tensor
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfjac.graph import ancestors, compiled_by_xla, examples_mix_at, static_trip_count, transplant
-from tfjac.jacobians.shapes import Size
+from tfjac.linear.shapes import Size
 from tfjac.types import Tensor
 
 

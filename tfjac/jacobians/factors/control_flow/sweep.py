@@ -10,12 +10,13 @@ from tfjac.graph import ExampleAnalysis, axes, registering
 from tfjac.graph.facts import is_identity
 from tfjac.jacobians.factors.control_flow.stacking import of_static_columns, shaped_like, zeros_like
 from tfjac.jacobians.factors.cotangents import asking_for
-from tfjac.jacobians.factors.forms import Factor
 from tfjac.jacobians.factors.rules import factor_by_rule
 from tfjac.jacobians.factors.uses import Use, find_uses
 from tfjac.jacobians.factors.weight_paths import columns_of_sources
 from tfjac.jacobians.passes.linearise import pull_back
-from tfjac.jacobians.shapes import Size, after, check_when_run, product
+from tfjac.jacobians.shapes import after, check_when_run
+from tfjac.linear.factors.forms import Factor
+from tfjac.linear.shapes import Size, product
 from tfjac.types import Tensor
 
 _HANDLERS: dict[str, Callable] = {}

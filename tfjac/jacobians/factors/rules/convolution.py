@@ -8,10 +8,10 @@ import tensorflow as tf
 
 from tfjac.graph import axes, compiled_by_xla, static_value
 from tfjac.graph.facts import is_identity
-from tfjac.jacobians.factors.forms import Factor, OuterFactor
 from tfjac.jacobians.factors.rules.factor_rules import NoFactor, rule
 from tfjac.jacobians.factors.uses import Use
-from tfjac.jacobians.shapes import product, reshaped
+from tfjac.linear.factors.forms import Factor, OuterFactor
+from tfjac.linear.shapes import product, reshaped
 from tfjac.types import Tensor
 
 

@@ -3,10 +3,11 @@
 import tensorflow as tf
 
 from tfjac.graph import axes, axis_labels, copy_op, from_the_right
-from tfjac.jacobians.factors.forms import DenseFactor, Factor
 from tfjac.jacobians.factors.rules.factor_rules import NoFactor, rule
 from tfjac.jacobians.factors.uses import Use
-from tfjac.jacobians.shapes import product, split_examples, widened
+from tfjac.jacobians.shapes import split_examples
+from tfjac.linear.factors.forms import DenseFactor, Factor
+from tfjac.linear.shapes import product, widened
 from tfjac.types import Tensor
 
 

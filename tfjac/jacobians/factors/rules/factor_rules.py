@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 from tfjac.graph import has_custom_gradient, registering
 from tfjac.graph.facts import instead_of
-from tfjac.jacobians.factors.forms import Factor
 from tfjac.jacobians.factors.uses import Use
+from tfjac.linear.factors.forms import Factor
 
 _RULES: dict[str, Callable[[Use], Factor]] = {}
 

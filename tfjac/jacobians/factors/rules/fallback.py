@@ -4,11 +4,12 @@ import tensorflow as tf
 
 from tfjac._warn import warn
 from tfjac.graph import axes, handle_shape, input_gradients
-from tfjac.jacobians.factors.forms import DenseFactor, Factor
 from tfjac.jacobians.factors.rules.factor_rules import NoFactor, factor_of
 from tfjac.jacobians.factors.uses import Use
 from tfjac.jacobians.passes.linearise import LinearMap
-from tfjac.jacobians.shapes import inner_size, product
+from tfjac.jacobians.shapes import inner_size
+from tfjac.linear.factors.forms import DenseFactor, Factor
+from tfjac.linear.shapes import product
 from tfjac.types import Tensor
 
 

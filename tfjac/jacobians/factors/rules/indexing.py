@@ -4,13 +4,14 @@ import tensorflow as tf
 
 from tfjac._indices import as_int32
 from tfjac.graph import SHARED, ExampleAxis, axes, handle_shape
-from tfjac.jacobians.factors.forms import Factor
-from tfjac.jacobians.factors.gather_factor import GatherFactor
 from tfjac.jacobians.factors.rules.factor_rules import NoFactor, rule
 from tfjac.jacobians.factors.rules.fallback import pulled_through_op
 from tfjac.jacobians.factors.slices import sliced
 from tfjac.jacobians.factors.uses import READ, ROWS_OF_WEIGHT, Use
-from tfjac.jacobians.shapes import Size, product, split_examples
+from tfjac.jacobians.shapes import split_examples
+from tfjac.linear.factors.forms import Factor
+from tfjac.linear.factors.gather_factor import GatherFactor
+from tfjac.linear.shapes import Size, product
 from tfjac.types import Tensor
 
 

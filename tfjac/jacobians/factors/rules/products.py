@@ -7,10 +7,11 @@ import tensorflow as tf
 
 from tfjac.graph import SHARED, ExampleAxis, axes, axis_labels
 from tfjac.graph.op_types import CONTRACTIONS
-from tfjac.jacobians.factors.forms import DenseFactor, Factor, OuterFactor
 from tfjac.jacobians.factors.rules.factor_rules import NoFactor, rule
 from tfjac.jacobians.factors.uses import Use
-from tfjac.jacobians.shapes import product, reshaped, split_labels, widened
+from tfjac.jacobians.shapes import split_labels
+from tfjac.linear.factors.forms import DenseFactor, Factor, OuterFactor
+from tfjac.linear.shapes import product, reshaped, widened
 from tfjac.types import Tensor
 
 

@@ -6,12 +6,12 @@ import tensorflow as tf
 
 from tfjac._warn import warn
 from tfjac.graph import axes
-from tfjac.jacobians.factors.forms import DenseFactor, Factor
 from tfjac.jacobians.factors.strategies.problem import Problem
 from tfjac.jacobians.passes.chunks import in_chunks, unless_empty
 from tfjac.jacobians.passes.linearise import NoForwardMode, forward_is_less_work, push_forward
 from tfjac.jacobians.passes.nests import like
-from tfjac.jacobians.shapes import product
+from tfjac.linear.factors.forms import DenseFactor, Factor
+from tfjac.linear.shapes import product
 from tfjac.types import Tensor
 
 FEW = 256

@@ -9,11 +9,11 @@ import tensorflow as tf
 
 from tfjac.graph import Dependence, ExampleAnalysis, ExamplesMix, analyse_examples, axes, moves_rows
 from tfjac.jacobians.factors.control_flow import has_control_flow
-from tfjac.jacobians.factors.forms import Factor
 from tfjac.jacobians.factors.rules import has_rule
 from tfjac.jacobians.factors.uses import Use, find_uses
 from tfjac.jacobians.passes.nests import like
-from tfjac.jacobians.shapes import product, wide_dtype
+from tfjac.linear.factors.forms import Factor
+from tfjac.linear.shapes import product, wide_dtype
 from tfjac.types import Tensor
 
 UNLESS_MIXED = "unless mixed"

@@ -5,11 +5,11 @@ import tensorflow as tf
 from tfjac.graph import axes, examples_mix_at
 from tfjac.jacobians.factors.control_flow import has_control_flow
 from tfjac.jacobians.factors.cotangents import cotangents_in_chunks, stacked_cotangents
-from tfjac.jacobians.factors.forms import DenseFactor, Factor, joined
 from tfjac.jacobians.factors.rules import factor_by_rule
 from tfjac.jacobians.factors.strategies.problem import AS_IF_APART, UNLESS_MIXED, Problem
 from tfjac.jacobians.factors.weight_paths import columns_of_sources
 from tfjac.jacobians.shapes import after, check_when_run
+from tfjac.linear.factors.forms import DenseFactor, Factor, joined
 from tfjac.types import Tensor
 
 

@@ -6,14 +6,14 @@ import tensorflow as tf
 
 from tfjac.graph import Dependence, ExamplesMix, analyse_segments, axes, compiled_by_xla, examples_mix_at, moves_rows
 from tfjac.jacobians.factors.cotangents import stacked_cotangents
-from tfjac.jacobians.factors.forms import DenseFactor, Factor, joined
-from tfjac.jacobians.factors.grouping import Grouping, in_segments
 from tfjac.jacobians.factors.rules import factor_by_rule
 from tfjac.jacobians.factors.strategies.problem import Problem
 from tfjac.jacobians.factors.strategies.row_by_row import rows_of
 from tfjac.jacobians.factors.uses import find_uses
 from tfjac.jacobians.factors.weight_paths import columns_of_sources
 from tfjac.jacobians.shapes import after, check_when_run, has_whole_rows
+from tfjac.linear.factors.forms import DenseFactor, Factor, joined
+from tfjac.linear.factors.grouping import Grouping, in_segments
 from tfjac.types import Tensor
 
 

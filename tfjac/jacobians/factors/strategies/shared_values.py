@@ -10,15 +10,15 @@ from typing import Any
 import tensorflow as tf
 
 from tfjac.graph import Dependence, compiled_by_xla, replay, shared_values
-from tfjac.jacobians.factors.forms import Factor
-from tfjac.jacobians.factors.shared_factor import SharedFactor
 from tfjac.jacobians.factors.strategies.problem import Problem, first_of
 from tfjac.jacobians.factors.strategies.rules import by_rules
 from tfjac.jacobians.factors.strategies.sweep import by_sweep
 from tfjac.jacobians.passes.chunks import bytes_of_pass, in_chunks, passes_at_once
 from tfjac.jacobians.passes.linearise import pull_back
 from tfjac.jacobians.passes.nests import like
-from tfjac.jacobians.shapes import wide_dtype
+from tfjac.linear.factors.forms import Factor
+from tfjac.linear.factors.shared_factor import SharedFactor
+from tfjac.linear.shapes import wide_dtype
 from tfjac.types import Tensor
 
 MEMORY = 2**28

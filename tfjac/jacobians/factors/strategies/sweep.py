@@ -4,11 +4,11 @@ import tensorflow as tf
 
 from tfjac.graph import axes
 from tfjac.jacobians.factors.control_flow import swept_factors
-from tfjac.jacobians.factors.forms import DenseFactor, Factor, joined
 from tfjac.jacobians.factors.strategies.problem import Problem
 from tfjac.jacobians.passes.chunks import in_chunks
 from tfjac.jacobians.passes.nests import like
-from tfjac.jacobians.shapes import product
+from tfjac.linear.factors.forms import DenseFactor, Factor, joined
+from tfjac.linear.shapes import product
 from tfjac.types import Tensor
 
 

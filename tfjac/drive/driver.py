@@ -1,0 +1,147 @@
+"""The loop of steps, until there is a reason to stop: step, ask whether it has converged, go on or go back.
+
+The driver knows neither what a step costs nor who takes it. Two kinds of `Carrier` do: in a graph, steps are ops, and
+the loop is one of the graph; outside, the loop is one of Python, and the steps are calls.
+"""
+
+import abc
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+import tensorflow as tf
+
+from tfjac.drive.options import Settings
+from tfjac.linear import arrays
+from tfjac.steps.converge import Tolerances, standing_of
+from tfjac.steps.nonmonotone import Window
+from tfjac.steps.progress import Allowance, Progress, Tried, gone_on, taken_back
+from tfjac.steps.records import Report, State, has_converged
+from tfjac.steps.statuses import Status
+from tfjac.steps.step import Restrictions, Step
+from tfjac.types import Tensor
+
+
+class Request(NamedTuple):
+    """What one step is asked for.
+
+    Attributes:
+        state: the `State` that the step before handed on.
+        running: scalar bool, whether there is no reason to stop; if there is one, the point is only linearised.
+        doubtful: scalar bool, whether the step before met a tolerance: this one is only looked at where its promise
+            says that its start is a minimum.
+        may_step: scalar bool, whether one more step is allowed.
+        first_cost: scalar, `first_cost_of` the first step.
+        window: the `Window`, or an empty tuple.
+    """
+
+    state: State
+    running: tf.Tensor
+    doubtful: tf.Tensor
+    may_step: tf.Tensor
+    first_cost: tf.Tensor
+    window: Window | tuple[()]
+
+    def restrictions(self, settings: Settings, cost: Tensor, restrictions: Restrictions) -> Restrictions:
+        """Return all that restricts the step from a point of `cost`, given the `Restrictions` of the variables."""
+        if self.window:
+            leeway, is_usual = self.window.leeway(cost), settings.window is None
+            restrictions = restrictions._replace(leeway=leeway, leeway_is_usual=is_usual)
+
+        def stands(report: Callable[[], Report]) -> Tensor:
+            return has_converged(standing_of(report(), settings.limits, self.first_cost))
+
+        def looks(report: Callable[[], Report]) -> Tensor:
+            return arrays.both(self.doubtful, lambda: ~self.may_step | stands(report))
+
+        return restrictions._replace(begins=self.running, looks=looks)
+
+
+class Carrier(Protocol):
+    """Who takes the steps, and where the variables are meanwhile."""
+
+    is_small: bool
+    """As of `tfjac.graph.while_loop`."""
+
+    @abc.abstractmethod
+    def values(self) -> list:
+        """What the variables hold, a list of arrays."""
+
+    @abc.abstractmethod
+    def write(self, values: list) -> list:
+        """Let the variables hold `values`, and return them."""
+
+    @abc.abstractmethod
+    def position(self) -> Any:
+        """The same as `values`, as one vector of all elements."""
+
+    @abc.abstractmethod
+    def go_to(self, position: Any) -> Any:
+        """Let the variables hold the elements of a vector, and return it."""
+
+    @abc.abstractmethod
+    def take(self, request: Request) -> Step:
+        """Take the step of a `Request` from where the variables are."""
+
+
+class Driver:
+    """Takes the steps of a `Carrier` until there is a reason to stop.
+
+    Args:
+        carrier: a `Carrier`.
+        limits: `Tolerances`.
+        allowance: an `Allowance`.
+        note: called with the `Report` of each step that was taken, outside of graphs.
+    """
+
+    def __init__(
+        self,
+        carrier: Carrier,
+        limits: Tolerances,
+        allowance: Allowance,
+        note: Callable[[Report], Any] | None = None,
+    ) -> None:
+        self._carrier, self._limits, self._allowance, self._note = carrier, limits, allowance, note
+
+    def run(self, progress: Progress) -> Progress:
+        """Return the `Progress` after the steps from the one so far."""
+        start = progress, arrays.zeros_like(progress.running)
+        return arrays.loop(self._is_unfinished, self._step, start, small=self._carrier.is_small)[0]
+
+    def _is_unfinished(self, progress: Progress, doubtful: Tensor) -> Tensor:
+        more = progress.running & ((progress.outcome.steps < self._allowance.until) | doubtful)
+        return more | (~progress.running & progress.moved & self._allowance.finish)
+
+    def _step(self, progress: Progress, doubtful: Tensor) -> tuple[Progress, Tensor]:
+        """Return the `Progress` after a step, and whether it is doubtful that it has led to a minimum."""
+        values = self._carrier.values()
+        self._go_to_start(progress)
+        may_step = progress.outcome.steps < arrays.minimum(self._allowance.until, self._allowance.max_steps)
+        known = progress.running, doubtful, may_step, progress.first_cost, progress.window
+        step = self._carrier.take(Request(progress.state, *known))
+        after, doubtful, report = self._follow(progress, step, values, doubtful)
+        if self._note is not None and after.outcome.steps > progress.outcome.steps:
+            self._note(report)
+        return after, doubtful
+
+    def _go_to_start(self, progress: Progress) -> None:
+        """Move the variables to the best point of the window, if the next step starts there."""
+        window = progress.window
+        if window:
+            stays = progress.running & ~window.returns
+            arrays.branch(stays, lambda: window.best, lambda: self._carrier.go_to(window.best))
+
+    def _follow(
+        self, progress: Progress, step: Step, values: list, doubtful: Tensor
+    ) -> tuple[Progress, Tensor, Report]:
+        """Return the `Progress` after a `Step` from `values`, whether that is doubtful, and the `Report`."""
+        position, back = self._carrier.position() if progress.window else None, progress.back
+        tried = Tried(step, values, position, doubtful)
+        going_on, still_doubtful = gone_on(progress, tried, self._limits, self._allowance.max_steps)
+        lost = arrays.equal(step.report.status, int(Status.NOT_FINITE)) & back.known
+        arrays.branch(lost, lambda: self._carrier.write(back.values), lambda: back.values)
+        after, report = arrays.choice_of(
+            lost,
+            lambda: taken_back(progress, step.report, self._allowance.max_steps),
+            lambda: (going_on, step.report),
+        )
+        return after, still_doubtful & ~lost, report

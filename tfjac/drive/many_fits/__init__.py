@@ -1,0 +1,1 @@
+"""Many small fits at once."""

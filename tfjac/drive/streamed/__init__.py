@@ -1,0 +1,1 @@
+"""Batches that stream by, and what is remembered of them."""

@@ -1,0 +1,135 @@
+"""A quadratic model of earlier batches, and a step that lowers the loss of a batch and that model together.
+
+With Fₖ the loss of batch k and dₖ what it counts for, what is minimised at batch n is Σ βⁿ⁻ᵏ dₖ Fₖ. Of the batches
+before, only a quadratic model is kept, around where the variables are: Q(δ) = hᵀδ + ½ δᵀHδ. A step lowers
+dₙFₙ(w+p) + βQ(p), and is judged by that:
+
+    (βH + dJᵀJ + dΛ + λD) p = −(βh + dg)
+    H ← βH + dJᵀJ + dΛ,    h ← βh + dg + Hp
+
+With λ = 0, h is zero after each step, and for linear residuals this is recursive least squares with forgetting; for
+others the extended Kalman filter of a constant state, H being the inverse of its covariance. What damping holds back of
+a step is not lost, as it is for these: it stays in h, and so does a batch whose step was rejected.
+Reference: D. P. Bertsekas, "Incremental least squares methods and the extended Kalman filter", 1996.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from tfjac.drive.streamed.recalling import BatchMemory, RecallingObjective, all_finite, as_computed_in
+from tfjac.drive.streamed.sums import Equations
+from tfjac.graph import cond
+from tfjac.linear.contracts import LinearModel
+from tfjac.linear.model import Linearisation
+from tfjac.linear.solvers import CholeskySolver
+from tfjac.linear.solvers.base import dot
+from tfjac.steps.objective import Objective
+from tfjac.types import Tensor
+
+WINDOW_PER_WEIGHT, LEAST_WINDOW, SHARE_OF_SEEN = 2.0, 300.0, 0.1
+"""Residuals that are remembered: so many per weight, or so many at least, or that share of those seen."""
+
+
+class FadingModel(BatchMemory):
+    """H and h, in units of the loss of the batch that came last.
+
+    p² numbers are read and written as seldom as can be: that is most of what a step takes beside its factorisation.
+
+    Args:
+        add: function from a name, a shape and a dtype to a new variable of the optimizer.
+        size: number of parameters, p.
+        dtype: of H and h.
+    """
+
+    def __init__(self, add: Callable, size: int, dtype: tf.DType) -> None:
+        self._gram, self._gradient = add("remembered_gram", (size, size), dtype), add("remembered", (size,), dtype)
+        self._centre, self._weight = add("centre_of_remembered", (size,), dtype), add("weight_of_last", (), "float64")
+        self.dtype, self.solver, self._size = dtype, CholeskySolver(), size
+
+    def takes(self, batch: LinearModel) -> Any:
+        """Return True: what a batch says takes the same place, however large it is."""
+        return True
+
+    def decay(self, seen: Tensor, rows: Tensor) -> Tensor:
+        """Return β = 1 − rows/N."""
+        window = tf.maximum(SHARE_OF_SEEN * (seen + rows), max(WINDOW_PER_WEIGHT * self._size, LEAST_WINDOW))
+        return tf.where(seen > 0, tf.maximum(1 - rows / window, 0.0), 0.0)
+
+    def recalled(
+        self, objective: Objective, batch: LinearModel, position: Tensor, decay: Tensor, weight: Tensor
+    ) -> tuple[RecallingObjective, Tensor]:
+        """Return the `RecallingObjective`, and diag(JᵀJ) of the batch."""
+        own_gram, own_gradient = as_computed_in(batch, self.dtype).gram_and_gradient()
+        diagonal = tf.linalg.diag_part(own_gram)
+        says_something = tf.reduce_any(tf.not_equal(diagonal, 0))
+        gram, gradient = self._around(
+            tf.cast(position, self.dtype), decay * tf.cast(says_something, self.dtype), weight
+        )
+
+        def quadratic(step: Tensor) -> Tensor:
+            step = tf.cast(step, self.dtype)
+            return dot(step, gradient + tf.linalg.matvec(gram, step) / 2)
+
+        both = {self.dtype: (own_gram + gram, own_gradient + gradient)}
+        linearisation = RecallingLinearisation(batch, gram, gradient, both)
+        return RecallingObjective(objective, linearisation, quadratic, position), diagonal
+
+    def _around(self, position: Tensor, decay: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+        """Return βH `[p, p]` and βh `[p]` around `position` `[p]`, in units of the loss of a batch."""
+        factor = tf.math.divide_no_nan(self._weight.value.value(), tf.cast(weight, tf.float64))
+        factor = decay * tf.cast(factor, self.dtype)
+        gram, gradient = self._gram.value.value(), self._gradient.value.value()
+        gradient += tf.linalg.matvec(gram, position - self._centre.value.value())
+        return factor * gram, tf.math.multiply_no_nan(gradient, factor)  # far away it may be out of range
+
+    def remember(
+        self, recalling: RecallingObjective, wanted: Tensor, moved: Tensor, position: Tensor, weight: Tensor
+    ) -> Any:
+        """Replace H and h by those around `position`. A gram matrix is finite where its diagonal is."""
+        gram, gradient = recalling.linearisation.with_prior(self.dtype)
+        gradient += tf.linalg.matvec(gram, moved)
+
+        def keep() -> bool:
+            self._gram.value.assign(gram)
+            self._gradient.value.assign(gradient)
+            self._centre.value.assign(position)
+            self._weight.value.assign(tf.cast(weight, tf.float64))
+            return True
+
+        cond(wanted & all_finite(tf.linalg.diag_part(gram), gradient), keep, lambda: False)
+
+
+class RecallingLinearisation(Linearisation):
+    """A `Linearisation` with the quadratic model of other batches added to it; for solvers that take JᵀJ and g.
+
+    Args:
+        batch: the `Linearisation` of the batch.
+        gram, gradient: H `[p, p]` and h `[p]`.
+        found: dict from dtypes to what was computed in them before, for the step and for what is remembered.
+    """
+
+    def __init__(self, batch: LinearModel, gram: Tensor, gradient: Tensor, found: dict | None = None) -> None:
+        super().__init__(batch.jacobian, batch.residual, batch.prior)
+        self._batch, self._gram, self._gradient = batch, gram, gradient
+        self._found = {} if found is None else found
+
+    def cast(self, dtype: tf.DType) -> "RecallingLinearisation":
+        """Return the same in another dtype."""
+        return RecallingLinearisation(self._batch.cast(dtype), self._gram, self._gradient, self._found)
+
+    def gram_and_gradient(self) -> tuple[Tensor, Tensor]:
+        """Return JᵀJ + H `[p, p]` and g + h `[p]`."""
+        if self.dtype not in self._found:
+            gram, gradient = self._batch.gram_and_gradient()
+            recalled = tf.cast(self._gram, self.dtype), tf.cast(self._gradient, self.dtype)
+            self._found[self.dtype] = gram + recalled[0], gradient + recalled[1]
+        return self._found[self.dtype]
+
+    def with_prior(self, dtype: tf.DType) -> tuple[Tensor, Tensor]:
+        """Return JᵀJ + H + Λ `[p, p]` and g + h `[p]` in a dtype."""
+        gram, gradient, precision, _ = Equations.of(self, dtype)
+        if self.prior.is_zero:
+            return gram, gradient
+        return tf.linalg.set_diag(gram, tf.linalg.diag_part(gram) + precision), gradient

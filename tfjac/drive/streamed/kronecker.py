@@ -1,0 +1,330 @@
+"""Kronecker factors as a memory, for networks of any size: A ⊗ G of each weight, averaged over batches.
+
+Of each weight that multiplies data, A = mean a aᵀ and G = Σ d dᵀ are kept, which fade by β with each batch (K-FAC,
+Martens & Grosse 2015; convolutions, Grosse & Martens 2016). Batches count for what their loss is the mean of. d is that
+of one random combination of the outputs of each example: the mean of d dᵀ over the signs is that of all outputs. Of a
+table that is read by index A is diagonal. Of what has no such factors, diag(JᵀJ) is kept. With P the inverse of all
+that, damped by λ, and δ the step before, a step is
+
+    p = −αPg + μδ
+
+in which α and μ minimise the quadratic model of the batch, with products J·v. Three rules make it sound where batches
+are small. They were chosen by trials on digits, tables, and an autoencoder, with batches of 8 to 256; see
+`docs/mini_batches.md`.
+
+*How far.* α is no more than 1/κ. κ is a mean over batches: the curvature of the batch along Pg over that of what is
+kept. A batch whose predictions are certain has next to no curvature. So it does not tell how far it is safe to go.
+
+*How soon.* What one batch of a new network says is noise for the most part, and units of `relu` that a step of full
+length makes zero for all examples stay so. So the bound of α begins at a tenth, and grows to its full size with the
+first 2,400 examples.
+
+*How much damping.* λ follows α: with too little damping, what is kept is wrong about directions that few examples have
+shown, and the batch allows a small part of Pg alone. λ changes with each step until that part is 1/20, or less of
+many variables.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import tensorflow as tf
+
+from tfjac.drive.streamed.recalling import LinearisedObjective, all_finite
+from tfjac.drive.streamed.two_directions import TwoDirections
+from tfjac.graph import cond, eager_creation
+from tfjac.linear.columns import Columns
+from tfjac.linear.contracts import LinearModel
+from tfjac.linear.factors.kronecker_block import (
+    DiagonalBlock,
+    FormOfTable,
+    FormOfWeight,
+    KroneckerBlock,
+    TableBlock,
+    form_of,
+)
+from tfjac.linear.model import FreeLinearisation, num_examples, square_and_variance
+from tfjac.linear.solvers.base import Cost, Solver
+from tfjac.linear.solvers.plan import Plan
+from tfjac.linear.solvers.problem_sizes import ProblemSizes
+from tfjac.steps.damping import NielsenDamping
+from tfjac.steps.method import Method
+from tfjac.steps.objective import SummedObjective
+from tfjac.steps.records import Report, State
+from tfjac.steps.statuses import Status
+from tfjac.steps.step import take_step
+from tfjac.types import Tensor
+
+Form: TypeAlias = FormOfWeight | FormOfTable
+
+KEPT = 0.95
+"""β."""
+
+REFRESHED = 5
+"""After so many steps inverses are computed again; after each of the first."""
+
+WANTED, WANTED_OF_ALL, SPEED = 0.05, 0.3, 0.1
+"""The α that λ is led to; the same times the number of variables, from six on; by which power of its distance.
+
+With each step λ changes by a quarter at most. The blocks of k variables leave out what these have in common: JᵀJ may be
+k times what they say.
+"""
+
+LEAST = 6.0
+"""λ of losses that are no sums of squares is no less than so many times that α and the largest mean of diag(JᵀJ)."""
+
+FORGETS_LARGEST = 0.9999
+"""By what that largest mean fades with each step."""
+
+SHORT, ENOUGH = 0.1, 2400
+"""The part of the bound of α at first, and the examples by which it has grown to all of it."""
+
+FAR = 5.0
+"""Residuals are far from zero if the sum of their squares is so many times that of deviations from their means."""
+
+FIRST = 3
+"""Steps that may move offsets alone. Outputs that are linear need one; `softplus` and `relu`, up to three."""
+
+LIVE = 2
+"""What is kept is held so many times while a step is taken: as it was, and as it will be."""
+
+
+class KroneckerMemory:
+    """A and G of each weight, their inverses, and the step before.
+
+    Args:
+        add: function from a name, a shape and a dtype to a new variable of the optimizer.
+        columns: `Columns` of the parameters.
+        dtype: of all that is kept.
+        forms: list of what `form_of` returns for each variable.
+    """
+
+    def __init__(self, add: Callable, columns: Columns, dtype: tf.DType, forms: list) -> None:
+        self._columns, self.dtype = columns, dtype
+        self._parts: list[Any] = [
+            _Diagonal(add, f"{k}", size, dtype) if form is None else _Sides(add, f"{k}", form, dtype)
+            for k, (form, size) in enumerate(zip(forms, columns.sizes))
+        ]
+        self._wanted = min(WANTED, WANTED_OF_ALL / len(self._parts))
+        self._last = add("last_step", (columns.total,), dtype)
+        self._damping, self._stiffness, self._largest = (
+            add(name, (), dtype) for name in ("damping_of_factors", "stiffness", "largest_curvature")
+        )
+        self._steps = add("steps_with_factors", (), "int64")
+        self._examples = add("examples_with_factors", (), "float64")
+        self._weight = add("weight_of_batches", (), dtype)
+
+    @classmethod
+    def of(cls, add: Callable, columns: Columns, batch: LinearModel, budget: float = math.inf) -> "KroneckerMemory":
+        """Return the memory for batches like the first one, a `LinearModel` with drawn rows, within so many bytes."""
+        forms = [form_of(factors) for factors in batch.jacobian.factors()]
+        with eager_creation():
+            return cls(add, columns, batch.dtype, _within(budget / (LIVE * batch.dtype.size), forms))
+
+    def plan(self, sizes: ProblemSizes) -> Plan:
+        """Return the `Plan` of steps on batches of `ProblemSizes`; of operations, those that do not grow with them."""
+        with_factors = sum(isinstance(part, _Sides) for part in self._parts)
+        rest = len(self._parts) - with_factors
+        reason = f"data are new with each step, and {with_factors} variables have Kronecker factors"
+        memory = LIVE * self.dtype.size * sum(part.numbers for part in self._parts)
+        cost = Cost(float(memory), float(sum(part.operations for part in self._parts)), 0.0)
+        rows = None if sizes.rows is None else int(sizes.rows)
+        reason += f"; of {rest}, which have none or too large ones, a diagonal is kept" if rest else ""
+        dtype = "float64" if self.dtype == tf.float64 else "float32"
+        held = None if sizes.rows is None else int(sizes.held())
+        return Plan(rows, sizes.parameters, dtype, TwoDirections.name, reason, {TwoDirections.name: cost}, held)
+
+    def take_step(
+        self,
+        objective: SummedObjective,
+        batch: LinearModel,
+        state: State,
+        method: Method,
+        weight: Tensor,
+        stayed: Tensor,
+        share: Tensor | float = 1.0,
+    ) -> tuple[State, Report, Tensor]:
+        """Take a step, remember the batch, and return the `State`, the `Report`, and the loss of the batch after it.
+
+        Args:
+            objective: `SummedObjective` of the batch, which adds up squares or other convex functions.
+            batch: its `LinearModel`, with drawn rows.
+            state: a `State`; method: a `Method`.
+            weight: scalar, what the batch counts for; with zero it is not remembered.
+            stayed: scalar bool, whether the variables are where the last step left them; if not, all begins again.
+            share: scalar, the part of the bounds of α that is used.
+        """
+        steps, seen = (
+            tf.where(stayed, each.value.value(), tf.zeros([], each.dtype)) for each in (self._steps, self._examples)
+        )
+        examples = tf.cast(num_examples(batch, objective.num_parts), tf.float64)
+        batch, alone = _offsets_first(batch, objective, steps < FIRST)
+        begun = tf.cast(tf.minimum(SHORT + (1 - SHORT) * seen / ENOUGH, 1.0), self.dtype)
+        share *= tf.where(alone, tf.ones_like(begun), begun)
+        begun = tf.cast(steps, self.dtype)
+        kept, weight_of_all = self._share_of_earlier(begun / (begun + 1), weight)
+        factors, sizes = batch.jacobian.factors(), self._columns.sizes
+        curvature = [part.averaged(each, kept) for part, each in zip(self._parts, factors)]
+        damping, largest = self._damping_now(curvature, objective.sums_squares, stayed)
+        is_due = tf.equal(steps % REFRESHED, 0) | (steps < REFRESHED)
+        inverses = cond(
+            is_due,
+            lambda: [block.inverses(damping) for block in curvature],
+            lambda: [part.kept_inverses(block, damping) for part, block in zip(self._parts, curvature)],
+        )
+
+        def precondition(gradient: Tensor) -> Tensor:
+            pairs = zip(curvature, inverses, tf.split(gradient, sizes))
+            return tf.concat([block.multiplied(inverse, each) for block, inverse, each in pairs], axis=0)
+
+        diagonal = tf.concat([block.diagonal() for block in curvature], axis=0)
+        last = self._last.value.value() * tf.cast(stayed, self.dtype)
+        solver = TwoDirections(precondition, diagonal, last, damping, self._stiffness.value.value(), kept, share)
+        with_factors = method._replace(solver=solver, damping=NielsenDamping(), acceleration=None, gram_dtype=None)
+        start = State((damping, 2 * tf.ones_like(damping)), state.scaling)
+        before = objective.position(objective.values())
+        report = take_step(LinearisedObjective(objective, batch), start, with_factors).report
+        report = named(report, method, solver)
+        moved = objective.position(objective.values()) - before
+        idle = [int(Status.NOT_FINITE), int(Status.GRADIENT_TOLERANCE)]
+        wanted = (weight > 0) & ~tf.reduce_any([tf.equal(report.status, status) for status in idle])
+        wanted &= all_finite(diagonal, solver.stiffness, *tf.nest.flatten(inverses))
+        following = _following(report, solver.allowed / self._wanted)
+
+        def keep() -> Tensor:
+            for part, block, inverse in zip(self._parts, curvature, inverses):
+                part.keep(block, inverse)
+            for variable, value in (
+                (self._last, moved),
+                (self._damping, following),
+                (self._stiffness, solver.stiffness),
+                (self._largest, largest),
+                (self._weight, weight_of_all),
+            ):
+                variable.value.assign(value)
+            self._steps.value.assign(steps + 1)
+            self._examples.value.assign(seen + examples)
+            return following
+
+        shown = cond(wanted, keep, lambda: damping)
+        names = method.damping.state_names
+        told = [shown if name == "damping" else value for name, value in zip(names, state.damping)]
+        return State(tuple(told), state.scaling), report, tf.cast(report.cost, tf.float64)
+
+    def _share_of_earlier(self, of_alike: Tensor, weight: Any) -> tuple[Tensor, Tensor]:
+        """Return the share of earlier batches in what is kept, beside one of a weight, and the mean of weights.
+
+        Of batches that count alike, that share is no more than β.
+        """
+        of_alike = tf.minimum(tf.constant(KEPT, self.dtype), of_alike)
+        earlier = of_alike * self._weight.value.value()
+        mean = earlier + (1 - of_alike) * tf.cast(weight, self.dtype)
+        return tf.math.divide_no_nan(earlier, mean), mean
+
+    def _damping_now(self, curvature: list, sums_squares: bool, stayed: Tensor) -> tuple[Tensor, Tensor]:
+        """Return λ, and the largest mean of diag(JᵀJ) so far."""
+        mean = tf.add_n([block.trace() for block in curvature]) / self._columns.total
+        before, damping = (each.value.value() * tf.cast(stayed, self.dtype) for each in (self._largest, self._damping))
+        largest = tf.maximum(FORGETS_LARGEST * before, mean)
+        damping = tf.where(damping > 0, damping, mean)
+        return damping if sums_squares else tf.maximum(damping, LEAST * self._wanted * largest), largest
+
+
+def _offsets_first(batch: LinearModel, objective: SummedObjective, is_first: Tensor) -> tuple[LinearModel, Tensor]:
+    """Return the `LinearModel` of a batch, and whether it is in offsets of outputs alone: a first one, far from zero.
+
+    All weights could explain the mean of the targets, and each block takes that for its own: what lies under the last
+    layer saturates. Offsets are the vectors among the variables that residuals are linear in. Far are residuals whose
+    means are twice as large as their deviation from these.
+
+    Args:
+        batch: the `LinearModel`.
+        objective: its `SummedObjective`.
+        is_first: scalar bool.
+    """
+    linear = objective.linear_variables() if objective.sums_squares else []
+    offsets = [k for k in linear if objective.columns.shapes[k].rank == 1]
+    if not offsets:
+        return batch, tf.constant(False)
+    square, variance = square_and_variance(batch, objective.num_parts)
+    is_offset = [tf.fill([size], k in offsets) for k, size in enumerate(objective.columns.sizes)]
+    alone = is_first & (square > FAR * variance)
+    return FreeLinearisation(batch, tf.concat(is_offset, axis=0) | ~alone), alone
+
+
+def named(report: Report, method: Method, solver: Solver) -> Report:
+    """Return the `Report` of a step by a `Solver`, as one of those that a `Method` may come to."""
+    return report._replace(solver=tf.fill(tf.shape(report.solver), method.solver.names.index(solver.name)))
+
+
+def _within(numbers: float, forms: list) -> list:
+    """Return the forms, None for the largest until all have no more numbers."""
+    kept, taken = list(forms), 0
+    for k in sorted((k for k, form in enumerate(forms) if form), key=lambda k: numbers_of(forms[k])):
+        taken += numbers_of(forms[k])
+        kept[k] = forms[k] if taken <= numbers else None
+    return kept
+
+
+def numbers_of(form: Form) -> int:
+    """Return of how many numbers A, G and their inverses are."""
+    return 2 * sum(math.prod(shape) for shape in form.shapes)
+
+
+def _following(report: Report, allowed: Tensor) -> Tensor:
+    """Return λ for the next step, from the `Report` of one of which the batch allowed so many times the wanted α."""
+    factor = tf.clip_by_value(allowed**-SPEED, 0.8, 1.25)
+    return report.damping * tf.where(report.accepted, factor, 2 * tf.ones_like(factor))
+
+
+class _Sides:
+    """A and G of one weight, and their damped inverses: `[g,i,i]` and `[g,o,o]`, or `[rows]` and `[o,o]` of a table.
+
+    Attributes:
+        numbers: how many are kept.
+        operations: multiply-adds of a product with the inverses, and of the inverses, spread over the steps.
+    """
+
+    def __init__(self, add: Callable, name: str, form: Form, dtype: tf.DType) -> None:
+        self._form, self.numbers = form, numbers_of(form)
+        self.operations = form.products + form.inverses / REFRESHED
+        self._sides, self._inverses = (
+            [add(f"{name_of}_{name}", shape, dtype) for name_of, shape in zip(names, form.shapes)]
+            for names in (("inputs", "outputs"), ("inverse_inputs", "inverse_outputs"))
+        )
+
+    def averaged(self, factors: list, kept: Tensor) -> KroneckerBlock | TableBlock:
+        """Return the block with that of a batch."""
+        block = self._form.of(factors)
+        old = [side.value.value() for side in self._sides]
+        new = [kept * one + (1 - kept) * two for one, two in zip(old, (block.left, block.right))]
+        return self._form.with_sides(*new)
+
+    def kept_inverses(self, block: KroneckerBlock | TableBlock, damping: Tensor) -> list[Tensor]:
+        """Return the inverses of an earlier block."""
+        return [side.value.value() for side in self._inverses]
+
+    def keep(self, block: KroneckerBlock | TableBlock, inverses: list[Tensor]) -> None:
+        """Assign all."""
+        for variable, value in zip((*self._sides, *self._inverses), (block.left, block.right, *inverses)):
+            variable.value.assign(value)
+
+
+class _Diagonal:
+    """diag(JᵀJ) of one variable, `[size]`; attributes as of `_Sides`."""
+
+    def __init__(self, add: Callable, name: str, size: int, dtype: tf.DType) -> None:
+        self._diagonal, self.numbers, self.operations = add(f"diagonal_{name}", (size,), dtype), size, size
+
+    def averaged(self, factors: list, kept: Tensor) -> DiagonalBlock:
+        """Return the `DiagonalBlock` with that of a batch."""
+        old = self._diagonal.value.value()
+        return DiagonalBlock(kept * old + (1 - kept) * DiagonalBlock.of(factors).values if factors else old)
+
+    def kept_inverses(self, block: DiagonalBlock, damping: Tensor) -> list[Tensor]:
+        """Return the inverse of a `DiagonalBlock`, which is not kept."""
+        return block.inverses(damping)
+
+    def keep(self, block: DiagonalBlock, inverses: list[Tensor]) -> None:
+        """Assign the diagonal."""
+        self._diagonal.value.assign(block.values)

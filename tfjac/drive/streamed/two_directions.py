@@ -1,0 +1,147 @@
+"""Steps in the plane of two directions: that of a preconditioned gradient, and that of the step before."""
+
+from collections.abc import Callable, Sequence
+
+import tensorflow as tf
+
+from tfjac.linear.contracts import LinearModel
+from tfjac.linear.solvers.base import Cost, Solve, Solved, Solver, System, dot, finite_or_zeros
+from tfjac.linear.solvers.problem_sizes import ProblemSizes
+from tfjac.types import Tensor
+
+KEPT_OF_STIFFNESS = 0.8
+"""By what κ fades: λ follows it, and so overshoots where κ is slow."""
+
+MOST_MOMENTUM = 0.95
+"""μ is no more."""
+
+STIFFEST = 1e4
+"""κ of a batch is no more."""
+
+
+class TwoDirections(Solver):
+    """Steps in the plane of −Pg and the step before.
+
+    Args:
+        precondition: function from g `[p]` to Pg.
+        diagonal: `[p]`, diag(JᵀJ), or what stands for it.
+        last: `[p]`, δ.
+        damping: scalar, λ of the first attempt.
+        stiffness: scalar, κ of the batches before.
+        kept: scalar, by what that fades.
+        share: scalar, the part of the bound of α that is used.
+
+    Attributes:
+        stiffness: scalar, κ with the batch, once it is `prepare`d.
+        allowed: scalar, the part of −Pg that the batch allows.
+    """
+
+    name = "kronecker"
+    takes_products = True
+    stiffness: tf.Tensor
+    allowed: tf.Tensor
+
+    def __init__(
+        self,
+        precondition: Callable,
+        diagonal: Tensor,
+        last: Tensor,
+        damping: Tensor,
+        stiffness: Tensor,
+        kept: Tensor,
+        share: Tensor | float = 1.0,
+    ) -> None:
+        self._precondition, self._diagonal, self._last = precondition, diagonal, last
+        self._damping, self._before, self._kept, self._share = damping, stiffness, kept, share
+
+    def cost(self, sizes: ProblemSizes) -> Cost:
+        """Return zeros: there is nothing to choose."""
+        return Cost(0.0, 0.0, 0.0)
+
+    def prepare(self, linearisation: LinearModel) -> System:
+        """Take g, and products of J with both directions."""
+        gradient = linearisation.gradient()
+        directions = [-self._precondition(gradient), self._last]
+        plane = _Plane(linearisation, gradient, self._diagonal, directions)
+        stiffness = tf.math.divide_no_nan(plane.stiffness(self._damping), -plane.slopes[0])
+        stiffness = tf.clip_by_value(tf.where(stiffness > 0, stiffness, STIFFEST), 0.0, STIFFEST)
+        kept = tf.minimum(self._kept, KEPT_OF_STIFFNESS)
+        self.stiffness = kept * self._before + (1 - kept) * stiffness
+        plane.most = tf.minimum(1 / self.stiffness, 1.0)
+        self.allowed = 1 / stiffness
+        plane.most *= self._share
+        return plane
+
+
+class _Plane(System):
+    """The quadratic model of a batch in the plane of two directions.
+
+    Args:
+        linearisation: `LinearModel` of the batch.
+        gradient, diagonal: `[p]`.
+        directions: list of two vectors `[p]`.
+    """
+
+    most: tf.Tensor
+
+    def __init__(
+        self, linearisation: LinearModel, gradient: Tensor, diagonal: Tensor, directions: list[Tensor]
+    ) -> None:
+        self.gradient, self.diagonal, self._directions = gradient, diagonal, directions
+        jacobian, prior = linearisation.jacobian, linearisation.prior
+        images = [jacobian.matvec(each) for each in directions]
+        rows, weighed = _products(images), _products(directions, [prior.precision * each for each in directions])
+        self._curvature = rows if prior.is_zero else [one + two for one, two in zip(rows, weighed)]
+        self._squares = _products(directions)
+        self.slopes = [dot(gradient, each) for each in directions]
+
+    def stiffness(self, damping: Tensor) -> Tensor:
+        """Return the damped curvature along the first direction, a scalar."""
+        return self._curvature[0] + damping * self._squares[0]
+
+    def solver(self, scaling: Tensor) -> Solve:
+        def solve(damping: Tensor, residual: Tensor | None = None) -> Solved:
+            first, second = self._coordinates(damping)
+            return finite_or_zeros(first * self._directions[0] + second * self._directions[1])
+
+        return solve
+
+    def _coordinates(self, damping: Tensor) -> tuple[Tensor, Tensor]:
+        """Return α and μ: those that minimise the damped model, within their bounds."""
+        own, mixed, other = matrix = [c + damping * s for c, s in zip(self._curvature, self._squares)]
+        slope, slope_of_last = self.slopes
+        divide = tf.math.divide_no_nan
+        first, _, both = _solved(matrix, [-slope, -slope_of_last])
+        first = tf.minimum(first, self.most)
+        best = tf.where(both, -divide(slope_of_last + first * mixed, other), tf.zeros_like(own))
+        second = tf.clip_by_value(best, 0.0, MOST_MOMENTUM)
+        alone = tf.clip_by_value(-divide(slope + second * mixed, own), 0.0, self.most)
+        return tf.where(tf.equal(second, best), first, alone), second
+
+    def quadratic(self, step: Tensor) -> Tensor:
+        """Return pᵀ(JᵀJ + Λ)p of a step in the plane, a scalar: its coordinates follow from two products."""
+        first, second, _ = _solved(self._squares, [dot(each, step) for each in self._directions])
+        curvature = self._curvature
+        return first**2 * curvature[0] + 2 * first * second * curvature[1] + second**2 * curvature[2]
+
+
+def _solved(matrix: Sequence[Tensor], right: Sequence[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+    """Return x of a symmetric 2 × 2 system, and whether both directions count: of parallel ones the first does.
+
+    Args:
+        matrix: its elements as `_products` returns them.
+        right: two scalars.
+    """
+    own, mixed, other = matrix
+    determinant, divide = own * other - mixed * mixed, tf.math.divide_no_nan
+    both = (other > 0) & (determinant > 1e-6 * own * other)
+    determinant = tf.where(both, determinant, tf.ones_like(own))
+    first = tf.where(both, divide(other * right[0] - mixed * right[1], determinant), divide(right[0], own))
+    second = tf.where(both, divide(own * right[1] - mixed * right[0], determinant), tf.zeros_like(own))
+    return first, second, both
+
+
+def _products(vectors: Sequence[Tensor], others: Sequence[Tensor] | None = None) -> list[Tensor]:
+    """Return the products of two vectors: of the first with itself, of both, and of the second with itself."""
+    others = vectors if others is None else others
+    return [dot(vectors[j], others[k]) for j, k in ((0, 0), (0, 1), (1, 1))]

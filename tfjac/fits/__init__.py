@@ -1,0 +1,1 @@
+"""`least_squares`, `curve_fit` and their relatives."""

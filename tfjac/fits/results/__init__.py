@@ -1,0 +1,1 @@
+"""What fits return: results, statistics, pictures."""

@@ -1,0 +1,1 @@
+"""The optimizer for `model.compile`, `fit`, and callbacks."""

@@ -1,0 +1,1 @@
+"""The linear algebra of steps, on tensors: factors of J, models, systems and their solvers. It reads no graph."""

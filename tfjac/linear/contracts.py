@@ -1,0 +1,232 @@
+"""What the parts of the optimizer expect of one another: four contracts, one line for each thing that is asked.
+
+    Objective  ── linearise ──▶  LinearModel  ── jacobian ──▶  JacobianRows  ── operators ──▶  JacobianBlock
+    LinearModel  ──▶  Solver.prepare  ──▶  System  ──▶  steps
+
+A class that plays one of these parts names the contract among its bases. What it lacks then is an error of the type
+checker, which `make lint` runs, and a `TypeError` where an object of it is made. Shapes: `p` parameters, `rows`
+residuals of all blocks, `n` examples of `m` residuals in a block. F is the cost, r the residuals, J their Jacobian, Λ
+and w₀ the quadratic part that is diagonal, such as regularisers. A `Solver` and its `System` are abstract classes of
+`solvers/base.py`, a `Damping` is one of `damping/base.py`, a `Scaling` of `damping/scaling.py`.
+"""
+
+import abc
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
+
+import tensorflow as tf
+
+from tfjac.linear.columns import Columns
+from tfjac.linear.prior import Prior
+
+MANY = 512
+"""Residuals of an example from which products are the cheaper way: a step takes 20 to 100 of the passes they save."""
+
+
+class Allowed(NamedTuple):
+    """How J may be had.
+
+    Attributes:
+        by_products: whether products alone, and estimates of JᵀJ, will do where they are the cheaper way.
+        instead: whether they will do where J as factors takes more than the budget.
+        budget: bytes.
+        drawn: int64 scalar tensor, if products alone will do, with one random combination of the residuals of each
+            example for estimates, by this number; or None.
+        farther: scalar bool tensor, whether J of other losses than squares must say something farther off, as it is
+            remembered; or None.
+    """
+
+    by_products: bool = False
+    instead: bool = False
+    budget: float = math.inf
+    drawn: tf.Tensor | None = None
+    farther: tf.Tensor | None = None
+
+    def halved(self) -> "Allowed":
+        """Return the same for numbers that are solved in twice their size."""
+        return self._replace(budget=self.budget / 2)
+
+
+AS_FACTORS = Allowed()
+"""J as factors, whatever that takes."""
+
+
+class LinearModel(Protocol):
+    """F(w+p) ≈ F + gᵀp + ½ pᵀ(JᵀJ + Λ)p. Adds to the graph what is asked for, when it is asked for."""
+
+    jacobian: "JacobianRows"
+    """J, for solvers that work with rows or factors."""
+
+    residual: tf.Tensor
+    """r, `[rows]`."""
+
+    prior: Prior
+    """Λ and Λ(w−w₀), `[p]` each."""
+
+    columns: Columns
+    """The columns of J."""
+
+    dtype: tf.DType
+    """Of all that it returns."""
+
+    is_shared: bool
+    """Whether sums are over several processes, of which this one has its own rows alone."""
+
+    @property
+    @abc.abstractmethod
+    def num_parameters(self) -> int:
+        """p."""
+
+    @property
+    @abc.abstractmethod
+    def num_rows(self) -> Any:
+        """Number of residuals: an integer where the graph fixes it, else a scalar tensor."""
+
+    @property
+    @abc.abstractmethod
+    def static_num_rows(self) -> int | None:
+        """Number of residuals where the graph fixes it, else None. For the choice of a solver."""
+
+    @property
+    @abc.abstractmethod
+    def has_residuals(self) -> bool:
+        """Whether there is anything but a prior."""
+
+    @abc.abstractmethod
+    def cast(self, dtype: tf.DType) -> "LinearModel":
+        """The same in another dtype. For `gram_dtype`."""
+
+    @abc.abstractmethod
+    def only_free(self, vector: tf.Tensor) -> tf.Tensor:
+        """`vector` `[p]` with zeros for parameters that are held. For solvers and preconditioners."""
+
+    @abc.abstractmethod
+    def gradient(self) -> tf.Tensor:
+        """g = Jᵀr + Λ(w−w₀), `[p]`."""
+
+    @abc.abstractmethod
+    def gram_and_gradient(self) -> tuple[tf.Tensor, tf.Tensor]:
+        """JᵀJ `[p, p]` and g `[p]`, in one pass. For Cholesky's solver, and sums over batches."""
+
+    @abc.abstractmethod
+    def diagonal(self) -> tf.Tensor:
+        """diag(JᵀJ), `[p]`. For scalings."""
+
+    @abc.abstractmethod
+    def curvature(self, vector: tf.Tensor) -> tf.Tensor:
+        """JᵀJ v, `[p]`. For conjugate gradients."""
+
+    @abc.abstractmethod
+    def quadratic(self, step: tf.Tensor) -> tf.Tensor:
+        """pᵀ(JᵀJ + Λ)p, a scalar. For what a step is predicted to gain."""
+
+
+class JacobianRows(Protocol):
+    """J, the rows of all blocks of residuals one below the other, as products and factors."""
+
+    operators: Sequence["JacobianBlock"]
+    """The Jacobian of each block, with columns for all variables."""
+
+    columns: Columns
+    """Which columns belong to which variable."""
+
+    dtype: tf.DType
+    """Of its elements."""
+
+    passes: float = 0.0
+    """Bytes that the backward passes take at once which its factors come from, as far as the graph fixes them."""
+
+    def value_of(self, tensor: tf.Tensor) -> Any:
+        """The value of a tensor that its factors hold, where it is the same in every run; else None. For costs."""
+        return None if tf.is_symbolic_tensor(tensor) else tensor.numpy()
+
+    @abc.abstractmethod
+    def cast(self, dtype: tf.DType) -> "JacobianRows":
+        """The same in another dtype."""
+
+    @abc.abstractmethod
+    def gram_and_gradient(self, vector: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """JᵀJ `[p, p]` and Jᵀu `[p]` of u `[rows]`, in one pass."""
+
+    @abc.abstractmethod
+    def kernel(self, scales: tf.Tensor) -> tf.Tensor:
+        """Σ_v scales[v]·J_v J_vᵀ `[rows, rows]`, J_v being the columns of variable v. For `"kernel"`."""
+
+    @abc.abstractmethod
+    def weighted_kernel(self, weights: tf.Tensor) -> tf.Tensor:
+        """J diag(weights) Jᵀ `[rows, rows]`, for weights `[p]` that differ within variables. For `"kernel"`."""
+
+    @abc.abstractmethod
+    def column_norms_squared(self) -> tf.Tensor:
+        """diag(JᵀJ), `[p]`."""
+
+    @abc.abstractmethod
+    def factors(self) -> list[list]:
+        """For each variable the list of the factors of its columns, of all examples; empty where there are none."""
+
+    @abc.abstractmethod
+    def matvec(self, vector: tf.Tensor) -> tf.Tensor:
+        """J v, `[rows]`."""
+
+    @abc.abstractmethod
+    def adjoint(self, vector: tf.Tensor) -> tf.Tensor:
+        """Jᵀu, `[p]`."""
+
+    @abc.abstractmethod
+    def square(self, vector: tf.Tensor) -> tf.Tensor:
+        """‖u‖² of u `[rows]`, a scalar: over all processes."""
+
+    @abc.abstractmethod
+    def to_dense(self) -> tf.Tensor:
+        """J, `[rows, p]`."""
+
+
+class JacobianBlock(Protocol):
+    """The Jacobian of one block of residuals, `[n·m, p]`, with columns for all variables.
+
+    `tfjac.JacobianOperator` is one, although it belongs to a lower layer, which knows nothing of this contract.
+    """
+
+    @property
+    @abc.abstractmethod
+    def factors(self) -> list:
+        """One factor for each variable; None for a variable that does not move these residuals."""
+
+    @property
+    def num_probes(self) -> int | None:
+        """How many rows stand for the residuals of an example in the factors; None for all of them. For costs."""
+        return None
+
+    @property
+    @abc.abstractmethod
+    def examples_and_outputs(self) -> tuple:
+        """(n, m): integers where they are known while tracing, else scalar tensors."""
+
+    @abc.abstractmethod
+    def cast(self, dtype: tf.DType) -> "JacobianBlock":
+        """The same in another dtype."""
+
+    @abc.abstractmethod
+    def gram_and_gradient(self, residual: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """JᵀJ `[p, p]` and Jᵀr `[p]` of r `[n·m]`."""
+
+    @abc.abstractmethod
+    def kernel(self, scales: tf.Tensor) -> tf.Tensor:
+        """Σ_v scales[v]·J_v J_vᵀ, `[n·m, n·m]`."""
+
+    @abc.abstractmethod
+    def scaled_factors(self, scales: tf.Tensor) -> list:
+        """The factors of J·√S, S the scale of each variable. For kernels of several blocks."""
+
+    @abc.abstractmethod
+    def column_norms(self) -> tf.Tensor:
+        """Norms of the columns, `[p]`."""
+
+    @abc.abstractmethod
+    def matvec(self, x: tf.Tensor, adjoint: bool = False) -> tf.Tensor:
+        """J v `[n·m]`, or Jᵀu `[p]`."""
+
+    @abc.abstractmethod
+    def to_dense(self) -> tf.Tensor:
+        """J, `[n·m, p]`."""

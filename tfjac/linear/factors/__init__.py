@@ -1,0 +1,1 @@
+"""Factors of J: the forms that the columns of one variable take."""

@@ -1,0 +1,1 @@
+"""What is minimised: residuals and losses of a user's function, and conditions on its variables."""

@@ -1,0 +1,1 @@
+"""What is asked of parameters: bounds, equations, manifolds, and what is known of them beforehand."""

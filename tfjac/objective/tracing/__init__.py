@@ -1,0 +1,1 @@
+"""Functions of a user's, traced: their residuals, data and constants."""

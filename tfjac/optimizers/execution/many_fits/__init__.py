@@ -1,1 +1,0 @@
-"""Many independent fits at once: each with its own damping, bounds and status, all in the same tensors."""

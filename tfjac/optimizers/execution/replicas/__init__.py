@@ -1,6 +1,0 @@
-"""One step on the examples of several replicas of a `tf.distribute` strategy: sums over all of them, taken together."""
-
-from tfjac.optimizers.execution.replicas.gathering import check_strategy, has_replicas, on_all_replicas, total
-from tfjac.optimizers.execution.replicas.replicated_objective import joined
-
-__all__ = ["check_strategy", "has_replicas", "joined", "on_all_replicas", "total"]

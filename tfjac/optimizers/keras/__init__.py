@@ -1,1 +1,0 @@
-"""The method as a Keras optimizer, what it refuses, and a callback that shows how it goes."""

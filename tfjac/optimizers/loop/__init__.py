@@ -1,1 +1,0 @@
-"""One Levenberg-Marquardt step, its scaling and its bounds."""

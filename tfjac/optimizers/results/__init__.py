@@ -1,1 +1,0 @@
-"""What a minimisation found, and what it is worth: statistics, tables, pictures."""
