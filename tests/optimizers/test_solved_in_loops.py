@@ -7,7 +7,7 @@ import tensorflow as tf
 
 import tfjac
 from tfjac.jacobians.factors.strategies import row_by_row
-from tfjac.linear.model import forms_of_blocks
+from tfjac.jacobians.rows import forms_of_blocks
 
 STEPS, DT = 40, 0.25
 TRUE = np.array([1.1, 0.4, 0.9, 0.5])
