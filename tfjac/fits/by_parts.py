@@ -1,5 +1,7 @@
 """Levenberg–Marquardt by hand: a loop in Python around whatever engine sums up the parts of the data."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Any
 

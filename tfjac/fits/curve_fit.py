@@ -1,5 +1,7 @@
 """Curves through data, with SciPy's conventions, for any function that TensorFlow computes."""
 
+from __future__ import annotations
+
 import collections
 import threading
 from collections.abc import Callable, Sequence

@@ -1,5 +1,7 @@
 """Nonlinear least squares on variables, to convergence, in one graph."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, Literal, TypeVar, overload
 
@@ -226,7 +228,7 @@ class LeastSquaresProblem(Generic[_Result]):
 
     @overload
     def __init__(
-        self: "LeastSquaresProblem[LeastSquaresResult]",
+        self: LeastSquaresProblem[LeastSquaresResult],
         residuals: Residuals,
         variables: Nest[Variable],
         max_steps: int = 1000,
@@ -239,7 +241,7 @@ class LeastSquaresProblem(Generic[_Result]):
     ) -> None: ...
     @overload
     def __init__(
-        self: "LeastSquaresProblem[BatchedLeastSquaresResult]",
+        self: LeastSquaresProblem[BatchedLeastSquaresResult],
         residuals: Residuals,
         variables: Nest[Variable],
         max_steps: int = 1000,

@@ -1,5 +1,7 @@
 """JᵀJ, Jᵀr and the cost of a part of the data, as a value: for those who sum up parts by an engine of their own."""
 
+from __future__ import annotations
+
 import dataclasses
 import io
 import zipfile
@@ -72,7 +74,7 @@ class NormalEquations:
                 f"Received: {np.shape(self.position)} and {np.shape(self.gradient)}"
             )
 
-    def __add__(self, other: Any) -> "NormalEquations":
+    def __add__(self, other: Any) -> NormalEquations:
         """Return the normal equations of both parts.
 
         Raises:
@@ -98,7 +100,7 @@ class NormalEquations:
             other.position if self.position is None else self.position,
         )
 
-    def __radd__(self, other: Any) -> "NormalEquations":
+    def __radd__(self, other: Any) -> NormalEquations:
         """Return this, added to the zero that `sum` begins with."""
         return self if isinstance(other, int) and other == 0 else NotImplemented
 
@@ -164,7 +166,7 @@ class NormalEquations:
         return file.getvalue()
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> "NormalEquations":
+    def from_bytes(cls, data: bytes) -> NormalEquations:
         """Return what `to_bytes` made bytes of.
 
         Raises:

@@ -1,5 +1,7 @@
 """Influences by the curvature of the loss: where the weights go if an example is left out."""
 
+from __future__ import annotations
+
 import functools
 
 import numpy as np

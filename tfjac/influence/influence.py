@@ -1,5 +1,7 @@
 """`influence`: from a trained Keras model to what each training example does to it."""
 
+from __future__ import annotations
+
 import functools
 import os
 from collections.abc import Sequence

@@ -1,5 +1,7 @@
 """TracIn: influences summed along the training, from checkpoints."""
 
+from __future__ import annotations
+
 import contextlib
 import os
 from collections.abc import Iterator

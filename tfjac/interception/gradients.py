@@ -1,5 +1,7 @@
 """Gradients and values at the nodes of a graph that stays as it is."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import tensorflow as tf

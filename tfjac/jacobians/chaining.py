@@ -1,5 +1,7 @@
 """The chain rule for Jacobians that are there as tensors."""
 
+from __future__ import annotations
+
 import tensorflow as tf
 
 from tfjac.graph import axes

@@ -1,5 +1,7 @@
 """Products with second derivatives that are never formed: the Hessian's, the generalised Gauss-Newton matrix's."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Sequence
 from typing import Any
 

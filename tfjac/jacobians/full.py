@@ -1,5 +1,7 @@
 """The full Jacobian of anything with respect to anything."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 
 import tensorflow as tf

@@ -1,5 +1,7 @@
 """Norms of per-example gradients, and sums of them with a factor for each, without forming any of them."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Sequence
 
 import tensorflow as tf

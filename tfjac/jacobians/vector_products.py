@@ -1,5 +1,7 @@
 """Products with a Jacobian that is never formed: J·v forward, Jᵀ·u backward."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,5 +1,7 @@
 """One call that trains a Keras model by the Levenberg-Marquardt method, and is right without further thought."""
 
+from __future__ import annotations
+
 import inspect
 import math
 from collections.abc import Mapping, Sequence

@@ -1,5 +1,7 @@
 """All examples as one batch, and an epoch of many steps on it."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import keras

@@ -1,5 +1,7 @@
 """The Levenberg-Marquardt method as a Keras optimizer, for plain, unmodified models."""
 
+from __future__ import annotations
+
 import inspect
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -395,6 +397,6 @@ class LevenbergMarquardt(StepDiagnostics, SavesLateVariables, keras.optimizers.O
         }
 
     @classmethod
-    def from_config(cls, config: Config, custom_objects: dict[str, Any] | None = None) -> "LevenbergMarquardt":
+    def from_config(cls, config: Config, custom_objects: dict[str, Any] | None = None) -> LevenbergMarquardt:
         """Rebuild from `get_config()`, without state."""
         return cls(**deserialized(config, custom_objects))

@@ -1,5 +1,7 @@
 """`laplace`: from a trained Keras model to the posterior of its weights."""
 
+from __future__ import annotations
+
 import functools
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple

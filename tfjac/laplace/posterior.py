@@ -1,5 +1,7 @@
 """What a Laplace approximation knows: the posterior of the weights, and what it says of new inputs."""
 
+from __future__ import annotations
+
 import copy
 import hashlib
 from typing import Any, NamedTuple
@@ -64,7 +66,7 @@ class LaplacePosterior:
 
     def tuned(
         self, prior_precision: float | TensorLike | None = None, noise: float | TensorLike | None = None
-    ) -> "LaplacePosterior":
+    ) -> LaplacePosterior:
         """Return the posterior with another δ and σ, at no further decomposition.
 
         Args:

@@ -1,5 +1,7 @@
 """The data of a curve: what users give, as arrays of float64, checked, and without what is missing."""
 
+from __future__ import annotations
+
 from typing import Any, Literal
 
 import numpy as np

@@ -9,6 +9,8 @@ second term at a tenth of ρ′ or next to nothing, on decays with outliers).
 Reference: B. Triggs et al., "Bundle adjustment: a modern synthesis", 2000, section 4.3; Ceres Solver, `Corrector`.
 """
 
+from __future__ import annotations
+
 import abc
 from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
@@ -248,7 +250,7 @@ def losses_of(losses: RobustLoss | tuple[RobustLoss | None, ...] | None, count: 
     return list(losses)
 
 
-def _loss(loss: Any, scale: Any) -> "RobustLoss | None":
+def _loss(loss: Any, scale: Any) -> RobustLoss | None:
     if isinstance(loss, RobustLoss) or loss in (None, "linear"):
         if scale is not None:
             positive("loss_scale", scale)

@@ -1,5 +1,7 @@
 """What a fit of a curve found: parameters by name, and the curve with its bands."""
 
+from __future__ import annotations
+
 import collections
 import dataclasses
 import functools
@@ -60,7 +62,7 @@ class CurveFitResult(LeastSquaresResult):
         ydata: Array,
         absolute_sigma: bool,
         full_output: bool,
-    ) -> "CurveFitResult":
+    ) -> CurveFitResult:
         """Return the result of a fit from that of the minimisation."""
         fields = {field.name: getattr(result, field.name) for field in dataclasses.fields(result)}
         fields |= {"names": tuple(names), "absolute_sigma": bool(absolute_sigma)}
