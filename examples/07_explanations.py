@@ -1,11 +1,11 @@
-"""Explain what a network saw in handwritten digits: six methods, each in one call.
+"""Explain what a network saw in handwritten digits: five methods, each in one call.
 
     python examples/07_explanations.py [--plot FILE.png]
 
 A perceptron and a small convolutional network, plain Keras, trained on 8 × 8 pixels for some seconds. Each uses one
 activation layer twice, and the first has it for a head: where tools that hook layers give up. DeepLIFT's attributions
 add up to the change of a score from that of a reference, an empty image; the gap is printed. The maps of the second
-network are drawn over the digits, and all six are made again from its SavedModel, of which no Python is left.
+network are drawn over the digits, and all five are made again from its SavedModel, of which no Python is left.
 """
 
 import os
@@ -32,7 +32,6 @@ METHODS = {
     "integrated_gradients": ("integrated\ngradients", {}),
     "deep_lift": ("DeepLIFT", {}),
     "lrp": ("LRP, γ = 0.25", {"rule": "gamma"}),
-    "occlusion": ("occlusion\nof 2 × 2 pixels", {"window": 2, "strides": 1}),
 }
 PLOT = pathlib.Path(__file__).parent / "plots" / "07_explanations.png"
 
@@ -87,7 +86,7 @@ def of_saved_model(model: keras.Model, x: np.ndarray, classes: np.ndarray) -> di
 
 def save_plot(images: np.ndarray, classes: np.ndarray, maps: dict[str, np.ndarray], path: pathlib.Path) -> None:
     """Draw a row for each image, and a column for each method, with one scale for each column."""
-    figure, axes = plt.subplots(len(images), len(maps) + 1, figsize=(10.5, 8.2), layout="constrained")
+    figure, axes = plt.subplots(len(images), len(maps) + 1, figsize=(9.2, 8.2), layout="constrained")
     pictures = np.reshape(images, [-1, 8, 8])
     for axis, picture, digit in zip(axes[:, 0], pictures, classes, strict=True):
         axis.imshow(picture, cmap="gray_r")

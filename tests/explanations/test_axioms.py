@@ -241,22 +241,6 @@ def test_guided_backprop_of_capped_relus():
     assert inside.any() and (x @ w1 > 6).any()
 
 
-def test_occlusion_of_tokens_and_windows_by_hand():
-    model, _, _ = transformer()
-    tokens = RNG(0).integers(1, 20, (3, 6))
-    found = explanations.occlusion(model, tokens, class_index=2, window=2, strides=1, baseline=5)
-    logits = keras.Model(model.input, model.layers[-1].input)
-    head = model.layers[-1]
-    scores = lambda ids: (logits(ids) @ head.kernel.value + head.bias.value).numpy()[:, 2]  # noqa: E731
-    totals, counts = np.zeros((3, 6)), np.zeros(6)
-    for start in range(5):
-        covered = tokens.copy()
-        covered[:, start : start + 2] = 5
-        totals[:, start : start + 2] += (scores(tokens) - scores(covered))[:, None]
-        counts[start : start + 2] += 1
-    np.testing.assert_allclose(found.attributions, totals / counts, rtol=1e-3, atol=1e-5)
-
-
 def test_deep_lift_takes_the_rounding_of_two_scores_that_are_near_for_what_it_is():
     model = keras.Sequential([keras.Input((4,)), LAYERS.Dense(64, "relu"), LAYERS.Dense(1, bias_initializer="ones")])
     x = (1e-6 * RNG(0).normal(size=(5, 4))).astype("float32")

@@ -12,7 +12,7 @@ import tfjac
 from tfjac import explanations
 
 LAYERS = keras.layers
-METHODS = ["integrated_gradients", "smooth_grad", "guided_backprop", "deep_lift", "occlusion"]
+METHODS = ["integrated_gradients", "smooth_grad", "guided_backprop", "deep_lift"]
 
 
 def images(count=3, size=12):
@@ -122,12 +122,6 @@ def test_several_inputs_of_a_subclassed_model():
         sums = sum(each.sum(axis=1) for each in found.attributions.values())
         np.testing.assert_allclose(sums, change, atol=1e-5)
         assert np.abs(change).max() > 0.01
-    covered = explanations.occlusion(model, x, window=1, strides=1).attributions["left"][:, 2]
-    without = x["left"].copy()
-    without[:, 2] = 0
-    classes = model(x).numpy().argmax(axis=1)
-    scores = [model({**x, "left": left}).numpy()[np.arange(4), classes] for left in (x["left"], without)]
-    np.testing.assert_allclose(covered, scores[0] - scores[1], atol=1e-6)
 
 
 @pytest.mark.by_day(None)

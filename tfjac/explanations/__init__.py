@@ -8,28 +8,17 @@ from tfjac.explanations.explanation import Explanation
 from tfjac.explanations.grad_cam import grad_cam
 from tfjac.explanations.gradient_shap import gradient_shap
 from tfjac.explanations.lrp import lrp
-from tfjac.explanations.metrics import completeness_gap, infidelity, sensitivity_max
-from tfjac.explanations.occlusion import feature_ablation, occlusion
-from tfjac.explanations.shapley import kernel_shap, shapley_sampling, shapley_values
 
 __all__ = [
     "ConceptSensitivity",
     "Explanation",
     "attention_rollout",
-    "completeness_gap",
     "deep_lift",
-    "feature_ablation",
     "grad_cam",
     "gradient_shap",
     "guided_backprop",
-    "infidelity",
     "integrated_gradients",
-    "kernel_shap",
     "lrp",
-    "occlusion",
-    "sensitivity_max",
-    "shapley_sampling",
-    "shapley_values",
     "smooth_grad",
     "tcav",
 ]

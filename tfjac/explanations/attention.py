@@ -70,9 +70,7 @@ def attention_rollout(
     positions = rollout.mean(axis=1) if position is None else rollout[:, _checked_position(position, rollout)]
     attributions = [positions if _has_steps(each, positions) else None for each in explained.inputs.arrays]
     details = {"positions": positions, "rollout": rollout, "layers": len(found)}
-    return explained.explanation(
-        "attention_rollout", explained.inputs.pack(attributions), units="places", details=details
-    )
+    return explained.explanation("attention_rollout", explained.inputs.pack(attributions), details=details)
 
 
 def _attentions(program):

@@ -120,9 +120,7 @@ def smooth_grad(
     powers = [lambda gradient, *_: gradient.sum(axis=0) / count, lambda gradient, *_: (gradient**2).sum(axis=0) / count]
     means, squares = sums_of_gradients(explained, points, count, with_noise, powers)
     found = {"mean": means, "squares": squares, "variance": [s - m**2 for s, m in zip(squares, means)]}
-    return explained.explanation(
-        "smooth_grad", explained.attributions(found[combine]), units="slopes" if combine == "mean" else "places"
-    )
+    return explained.explanation("smooth_grad", explained.attributions(found[combine]))
 
 
 def guided_backprop(
@@ -154,7 +152,7 @@ def guided_backprop(
     gradients = explained.gradients(
         explained.points(), explained.classes, explained.inputs.arrays, ["guided"], _guided_rules
     )
-    return explained.explanation("guided_backprop", explained.attributions(gradients), units="slopes")
+    return explained.explanation("guided_backprop", explained.attributions(gradients))
 
 
 def _guided_rules(program):

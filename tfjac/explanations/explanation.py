@@ -1,7 +1,7 @@
 """What an explanation consists of."""
 
 import dataclasses
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -23,7 +23,6 @@ class Explanation:
         explained: what the scores are, such as "logits, before Softmax".
         baseline_scores: `[n]`, the scores of the baseline, for the methods that have one, else None.
         gap: `[n]`, the sum of the attributions less what they should add up to. None for methods that do not add up.
-        units: "contributions" to the score; "slopes", its change by a unit of the input; "places", in no unit of it.
         details: dict of arrays that one method alone has.
     """
 
@@ -35,7 +34,6 @@ class Explanation:
     explained: str
     baseline_scores: Array | None = None
     gap: Array | None = None
-    units: Literal["contributions", "slopes", "places"] = "contributions"
     details: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def __repr__(self) -> str:

@@ -73,7 +73,7 @@ def grad_cam(
     (found,) = explained.in_parts(kept.run, given)
     arrays = enumerate(explained.inputs.arrays)
     resized = [_resized(found, array) if index in kept.facts["shown"] else None for index, array in arrays]
-    return explained.explanation("grad_cam", explained.inputs.pack(resized), units="places", details={"maps": found})
+    return explained.explanation("grad_cam", explained.inputs.pack(resized), details={"maps": found})
 
 
 def _is_last_image(program):

@@ -25,12 +25,18 @@ class Explained:
         """Check the arguments that all explanations have, and compute the scores."""
         self.inputs, self.batch_size = Inputs(model, x), positive_integer("batch_size", batch_size)
         self._model, self._score_at, self._kept_here = model, score_at, {}
-        all_scores = self.all_scores(self.inputs.arrays)
+        kept = self.compiled(["scores"], lambda program, *flat: program(*flat))
+        (all_scores,) = self.in_parts(kept.run, self.inputs.arrays)
+        if len(all_scores) != self.inputs.count:
+            raise ValueError(
+                "The scores must have one row for each example: give x a batch axis, x[None] for one example. "
+                f"Received: {len(all_scores)} rows of scores for {self.inputs.count} of x"
+            )
         self.explained, self.owners, self._embedded, self._inside = (
-            self._scores.facts[key] for key in ("explained", "owners", "embedded", "inside")
+            kept.facts[key] for key in ("explained", "owners", "embedded", "inside")
         )
         self.classes = _classes(class_index, all_scores)
-        self.scores = of_classes(all_scores, self.classes)
+        self.scores = all_scores.reshape(len(all_scores), -1)[np.arange(len(all_scores)), self.classes]
 
     def compiled(self, key, function, specs=None, choose_rules=None):
         """Return `Kept` for a function of a `Program` and tensors; `key` tells the function from others.
@@ -52,20 +58,6 @@ class Explained:
         ]
         return [np.concatenate(results) for results in zip(*found)]
 
-    @functools.cached_property
-    def _scores(self):
-        return self.compiled(["scores"], lambda program, *flat: program(*flat))
-
-    def all_scores(self, arrays):
-        """Return the scores `[n, classes]` or `[n]` of a flat list of arrays like the inputs."""
-        (scores,) = self.in_parts(self._scores.run, arrays)
-        if len(scores) != len(arrays[0]):
-            raise ValueError(
-                "The scores must have one row for each example: give x a batch axis, x[None] for one example. "
-                f"Received: {len(scores)} rows of scores for {len(arrays[0])} of x"
-            )
-        return scores
-
     # -------------------------------------------------------------- what gradients are taken by
 
     def points(self, arrays=None):
@@ -79,7 +71,7 @@ class Explained:
             raise TypeError(
                 "Integers have no gradient, no embedding looks these up, and the model does not make them "
                 "floating-point. If they are measurements, such as pixels, pass "
-                "x.astype('float32'). tfjac.explanations.occlusion takes integers as they are. "
+                "x.astype('float32'). shap.KernelExplainer takes integers as they are. "
                 f"Received: {', '.join(map(described_value, self.inputs.arrays))}"
             )
         if not any(self._inside):
@@ -110,7 +102,7 @@ class Explained:
             if all(gradient is None for gradient in found):
                 raise ValueError(
                     "No gradient of the scores reaches the inputs, so that nothing can be attributed to them: "
-                    "tfjac.explain_gradient tells where the path breaks. tfjac.explanations.occlusion needs no gradient"
+                    "tfjac.explain_gradient tells where the path breaks. shap.KernelExplainer needs no gradient"
                 )
             return [tf.zeros_like(x) if g is None else tf.convert_to_tensor(g) for g, x in zip(found, points)]
 
@@ -151,11 +143,6 @@ class Explained:
         gap = sum(each.reshape(len(each), -1).sum(axis=1) for each in contributions) - wanted
         attributions = self.attributions(contributions)
         return self.explanation(method, attributions, baseline_scores=baseline_scores, gap=gap, **more)
-
-
-def of_classes(scores, classes):
-    """Return the score `[n]` of each row's class, of arrays."""
-    return scores if scores.ndim == 1 else scores[np.arange(len(scores)), classes]
 
 
 def _classes(class_index, scores):

@@ -130,19 +130,19 @@ def explained(model, x, reference, target):
         found[f"{name}/gradient_x_activation"] = attr.LayerGradientXActivation(model, layer).attribute(inputs, target)
         if inputs.ndim == 4:
             found[f"{name}/grad_cam"] = attr.LayerGradCam(model, layer).attribute(inputs, target)
-    found |= with_baseline(model, inputs, references, target)
+    integrated = attr.IntegratedGradients(model)
+    found["integrated"] = integrated.attribute(inputs, references, target, n_steps=STEPS)
     found["smooth"] = smooth(model, x, target)
     if not isinstance(getattr(model, "act_0", None), nn.Sigmoid):  # for which Captum has no rule
         found |= {f"lrp/{name}": lrp(model, inputs, target, rule) for name, rule in RULES.items()}
     return {name: channels_last(value) for name, value in found.items()}
 
 
-def with_baseline(model, inputs, references, target):
-    """Integrated gradients and occlusion."""
-    window, strides = ((2, 3, 3), (2, 2, 2)) if inputs.ndim == 4 else ((2,), (1,))
-    integrated = attr.IntegratedGradients(model).attribute(inputs, references, target, n_steps=STEPS)
-    occluded = attr.Occlusion(model).attribute(inputs, window, strides, references, target)
-    return {"integrated": integrated, "occlusion": occluded}
+def gradient_shap(model, x, background, target):
+    """Expected gradients by very many samples."""
+    np.random.seed(0)  # noqa: NPY002  Captum draws from it
+    torch.manual_seed(0)
+    return attr.GradientShap(model).attribute(x, background, n_samples=20000, target=target)
 
 
 def smooth(model, x, target):
@@ -185,7 +185,11 @@ def main():
         values |= {f"{kind}/x": x, f"{kind}/reference": reference}
         values |= {f"{kind}/{name}": value for name, value in weights[kind].items()}
     for name, model in models.items():
-        found = explained(model, *examples[name.split("/")[0]], values["target"])
+        x, reference = examples[name.split("/")[0]]
+        found = explained(model, x, reference, values["target"])
+        if name == "mlp/tanh":
+            given = map(torch.tensor, (x, reference, values["target"]))
+            found["gradient_shap"] = channels_last(gradient_shap(model, *given))
         values |= {f"{name}/{key}": value for key, value in found.items()}
     values |= token_values(rng, values["target"])
     np.savez_compressed(pathlib.Path(__file__).with_suffix(".npz"), **values)
