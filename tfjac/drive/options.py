@@ -1,5 +1,7 @@
 """What a minimisation may be asked for: every option with its default, and what the options amount to."""
 
+from __future__ import annotations
+
 import dataclasses
 import inspect
 from collections.abc import Callable, Sequence
@@ -72,7 +74,7 @@ class Options:
     jit_compile: bool = False
 
     @classmethod
-    def of(cls, given: dict[str, Any], unknown: dict[str, Any], others: Sequence[str] = ()) -> "Options":
+    def of(cls, given: dict[str, Any], unknown: dict[str, Any], others: Sequence[str] = ()) -> Options:
         """Return the options among `given`.
 
         Args:
@@ -107,7 +109,7 @@ class Options:
         return function
 
     @classmethod
-    def of_one_fit(cls, given: dict[str, Any], unknown: dict[str, Any]) -> "Options":
+    def of_one_fit(cls, given: dict[str, Any], unknown: dict[str, Any]) -> Options:
         """Return the options of what is never many fits."""
         return cls.of(given, unknown, others=_OF_MANY_FITS)
 
@@ -176,7 +178,7 @@ class Settings(NamedTuple):
         variables: list[Variable],
         conditions: GivenConditions | None = None,
         num_parameters: int | None = None,
-    ) -> "Settings":
+    ) -> Settings:
         """Check `Options`, and return what they amount to.
 
         Args:
