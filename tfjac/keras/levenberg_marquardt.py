@@ -1,7 +1,5 @@
 """The Levenberg-Marquardt method as a Keras optimizer, for plain, unmodified models."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Sequence
 from typing import Any, Literal
