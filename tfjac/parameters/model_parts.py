@@ -1,31 +1,12 @@
 """What models are made with: their functions as plain closures, and the data that they are guessed from."""
 
-import functools
 import inspect
-from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 import tensorflow as tf
 
 from tfjac.arguments import as_numbers
 from tfjac.graph import call_converted
-
-_Arguments = ParamSpec("_Arguments")
-_Model = TypeVar("_Model", bound=Any)
-
-
-def ready(factory: Callable[_Arguments, _Model]) -> Callable[_Arguments, _Model]:
-    """Decorate a function that makes models, so that they can be pickled: as its name and its arguments."""
-
-    @functools.wraps(factory)
-    def made(*args: _Arguments.args, **options: _Arguments.kwargs) -> _Model:
-        model = factory(*args, **options)
-        model.made_by = (functools.partial(made, *args, **options), ())
-        return model
-
-    return made
-
 
 OPERATIONS = {"+": tf.add, "-": tf.subtract, "*": tf.multiply, "/": tf.divide}
 
