@@ -144,23 +144,6 @@ def of_residuals(parameters, residuals, args, absolute_sigma, measurements, opti
     return Problem(layout, fitted, refits)
 
 
-def restored(parameters, source, found, starts):
-    """Return a `NamedFit` again, of the point where it ended.
-
-    Args:
-        parameters: as they were given.
-        source: a function that returns the `Problem` of parameters, and its arguments after these.
-        found: dict of what its result said.
-        starts: its `MultiStart`, or None.
-    """
-    make, arguments = source
-    problem = make(parameters, *arguments)
-    with warnings.catch_warnings():  # it takes no steps
-        warnings.simplefilter("ignore")
-        fit = dataclasses.replace(problem.fitted(found["x"], max_steps=0), **found)
-    return NamedFit(parameters, problem.layout, fit, problem.refits(fit), problem.f, starts, source)
-
-
 def _search_of(options):
     """Take lmfit's name of a method out of the options, where it is no name of SciPy's; return it, or None."""
     method = options.get("method")
@@ -181,7 +164,7 @@ def _best(parameters, source, n_starts, seed, method):
     """Return the fit from the values given, or the best of those from `n_starts` starts and from what a search finds.
 
     Args:
-        source: as of `restored`.
+        source: a function that returns the `Problem` of parameters, and its arguments after these.
         method: one of `SEARCHES`, or None.
     """
     make, arguments = source

@@ -1,7 +1,9 @@
 """What a fit of named parameters found."""
 
 import copy
+import dataclasses
 import functools
+import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -56,10 +58,8 @@ class NamedFit(SaysNames):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle what was fitted, and where it ended: the graph is traced again when it is loaded."""
-        from tfjac.parameters.fitting import restored
-
         told = ("x", "cost", "gradient_norm", "status", "steps", "evaluations", "jacobians", "damping", "history")
-        return restored, (self._given, self._source, {name: getattr(self.fit, name) for name in told}, self.starts)
+        return _restored, (self._given, self._source, {name: getattr(self.fit, name) for name in told}, self.starts)
 
     def __copy__(self) -> "NamedFit":
         made = object.__new__(type(self))
@@ -352,3 +352,20 @@ class NamedFit(SaysNames):
     def __iter__(self) -> Iterator[Array]:
         yield np.array([self.values[name] for name in self.names])
         yield self.covariance()
+
+
+def _restored(parameters, source, found, starts):
+    """Return a `NamedFit` again, of the point where it ended.
+
+    Args:
+        parameters: as they were given.
+        source: a function that returns the `Problem` of parameters, and its arguments after these.
+        found: dict of what its result said.
+        starts: its `MultiStart`, or None.
+    """
+    make, arguments = source
+    problem = make(parameters, *arguments)
+    with warnings.catch_warnings():  # it takes no steps
+        warnings.simplefilter("ignore")
+        fit = dataclasses.replace(problem.fitted(found["x"], max_steps=0), **found)
+    return NamedFit(parameters, problem.layout, fit, problem.refits(fit), problem.f, starts, source)
