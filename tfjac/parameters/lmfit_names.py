@@ -77,6 +77,8 @@ OPTIONS = {
     "iter_cb": "callback= is called after each step",
     "kws": "give all in args, in the order of the arguments of residuals",
     "reduce_fcn": "loss= is what residuals are counted by",
+    "scale_covar": "give absolute_sigma=True in the place of scale_covar=False",
+    "weights": "give the deviations of the data, sigma=1/weights",
 }
 """Options of lmfit's fits, and what to do instead."""
 _DERIVATIVES = (

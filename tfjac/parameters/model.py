@@ -7,18 +7,20 @@ from typing import Any
 import numpy as np
 
 from tfjac.arguments import check_eager, choice
-from tfjac.optimizers import curve_fit
+from tfjac.optimizers import curve_fit, least_squares
 from tfjac.parameters.calling import NamedValues, arguments_of
 from tfjac.parameters.expressions import parsed
 from tfjac.parameters.lmfit_names import OF_MODELS, SaysNames
 from tfjac.parameters.model_parts import OPERATIONS, as_tensor, joined, numbers_of, of_data, prefixed
-from tfjac.parameters.orders import GivenData, refuse_doubtful, take_lmfits, take_values
 from tfjac.parameters.parameter import no_such_parameter
 from tfjac.parameters.parameters import Parameters
 from tfjac.parameters.sums import both_ends, by_position, curves_of, in_order, what_is_left
 from tfjac.parameters.ties import as_float64
 from tfjac.progress import shown
-from tfjac.types import Array, ArrayLike, Function, Tensor, TensorLike
+from tfjac.types import Array, ArrayLike, Function, Nest, Tensor, TensorLike
+
+_OPTIONS = {name for call in (curve_fit, least_squares) for name in inspect.signature(call).parameters}
+"""What is an option of a fit, whatever parameters are called."""
 
 
 class _SignatureOfCalls:
@@ -90,19 +92,19 @@ class BaseModel(SaysNames):
                 made[name].set(value=each, **({"expr": None} if name in self.names else {}))
         return made
 
-    def guess(self, *data: Any, **given: Any) -> Parameters:
+    def guess(self, x: Nest[ArrayLike], y: ArrayLike, **given: Any) -> Parameters:
         """Return `parameters(**given)` with values read off the data for all others.
 
         Args:
-            *data: x and y, arrays `[n]`, or as x a tuple of arrays; or in lmfit's order y, with `x=x`. What a masked
-                array masks is left out.
+            x, y: arrays `[n]`, x a tuple of them where the function takes several. What a masked array masks is left
+                out.
             **given: as of `parameters`.
 
         Raises:
             ValueError: for models that cannot guess, and for data that are not finite.
         """
         check_eager("guess")
-        x, y, _ = GivenData.of("guess", data, given, self.variables)
+        _check_order("guess(x, y)", y)
         (found,) = self._guessed([numbers_of(x, y)])
         made = self.parameters(**given)
         for name, value in found.items():
@@ -111,24 +113,23 @@ class BaseModel(SaysNames):
                 each.value = float(np.clip(value, each.min, each.max))
         return made
 
-    def fit(self, *data: Any, **options: Any) -> Any:
+    def fit(self, x: Nest[ArrayLike], y: ArrayLike, params: Parameters | None = None, **options: Any) -> Any:
         """Return `curve_fit(model, x, y, p0=params, **options)`, a `NamedFit`.
 
         With `batch_dims=1`, y `[B, n]` has a row for each fit, each of which starts from its own guess where there are
         no parameters; it returns the `NamedFits` of `tfjac.parameters.fit_many`.
 
         Args:
-            *data: x, y and `Parameters`: `fit(x, y, params)`, or in lmfit's order `fit(y, params, x=x)`. Without the
-                parameters it starts from `guess(x, y)`, and a model that cannot guess from its defaults.
-            **options: of `curve_fit`, such as `sigma`, the deviations of the data; lmfit's `weights`, which are
-                1/sigma, and `scale_covar`; and numbers by the names of other parameters, to start from.
+            x, y: arrays of any shape, x a tuple of them where the function takes several.
+            params: `Parameters`; left out, it starts from `guess(x, y)`, and a model that cannot guess from its
+                defaults.
+            **options: of `curve_fit`, such as `sigma`, the deviations of the data; and numbers by the names of other
+                parameters, to start from.
         """
         check_eager("fit")
-        known = self.parameters()
-        refuse_doubtful(known, options, self.variables)
-        x, y, params = GivenData.of("fit", data, options, self.variables)
-        values = take_values(known if params is None else params, options)
-        take_lmfits(options)
+        _check_order("fit(x, y, params)", y, params)
+        given = self.parameters() if params is None else params
+        values = {name: options.pop(name) for name in given if name in options and name not in _OPTIONS}
         if params is None and options.get("batch_dims") and self.can_guess:
             params, starts = self._guesses(x, np.ma.asarray(y), values)
             options["starts"] = starts | options.get("starts", {})
@@ -373,3 +374,11 @@ class CompositeModel(BaseModel):
             f"({each!r})" if isinstance(each, CompositeModel) else repr(each) for each in (self.left, self.right)
         )
         return f"{left} {getattr(self.operation, '__name__', self.operation)} {right}"
+
+
+def _check_order(call, y, params=None):
+    if isinstance(y, Parameters) or not (params is None or isinstance(params, Parameters)):
+        raise TypeError(
+            f"The data come before the parameters, {call}, and these are tfjac.Parameters. "
+            f"Received: y of type {type(y).__name__}, params of type {type(params).__name__}"
+        )
