@@ -74,7 +74,7 @@ def test_complex_resonator(way):
 
 
 @pytest.mark.by_day(None)
-def test_complex_residuals_are_drawn_and_searched_by_both_parts():
+def test_complex_residuals_are_drawn_by_both_parts():
     rng = np.random.default_rng(2)
     x = np.linspace(0.0, 3.0, 40)
     y = 1.5 * np.exp(1j * 0.9 * x) + 0.05 * (rng.normal(size=40) + 1j * rng.normal(size=40))
@@ -83,8 +83,7 @@ def test_complex_residuals_are_drawn_and_searched_by_both_parts():
         return tf.complex(p["size"] * tf.cos(p["rate"] * x), p["size"] * tf.sin(p["rate"] * x)) - y
 
     params = tfjac.Parameters(size={"value": 1.0, "min": 0.1, "max": 4.0}, rate={"value": 1.0, "min": -3.0, "max": 3.0})
-    fit = tfjac.least_squares(residual, params, args=(x, y), method="nelder", **TIGHT)
-    np.testing.assert_allclose(fit._refits.cost(fit.fit.x), np.sum(np.abs(residual(fit.values, x, y)) ** 2) / 2)
+    fit = tfjac.least_squares(residual, params, args=(x, y), **TIGHT)
     errors = fit.standard_errors()
     slopes = np.exp(1j * fit.values["rate"] * x)
     slopes = np.stack([slopes, 1j * x * fit.values["size"] * slopes], axis=1)
@@ -236,5 +235,5 @@ def test_a_grid_of_starts():
         return p["size"] * tf.sin(p["frequency"] * x + p["shift"]) - y
 
     agree(tfjac.least_squares(residual, params, args=(x, y), n_starts=60, **TIGHT), "global_minimum")
-    with pytest.raises(ValueError, match=r"give n_starts=, the number of starts.*method='brute'"):
+    with pytest.raises(ValueError, match=r"give n_starts=, or let scipy.*method='brute'"):
         tfjac.least_squares(residual, params, args=(x, y), method="brute")

@@ -81,14 +81,14 @@ OPTIONS = {
     "weights": "give the deviations of the data, sigma=1/weights",
 }
 """Options of lmfit's fits, and what to do instead."""
-_DERIVATIVES = (
-    "ampgo", "basinhopping", "bfgs", "cg", "cobyla", "dogleg", "lbfgsb", "newton", "shgo", "slsqp", "tnc",
-    "trust-constr", "trust-exact", "trust-krylov", "trust-ncg",
+_METHODS = (
+    "ampgo", "basinhopping", "bfgs", "brute", "cg", "cobyla", "differential_evolution", "dogleg", "dual_annealing",
+    "lbfgsb", "least_squares", "leastsq", "nelder", "newton", "powell", "shgo", "slsqp", "tnc", "trust-constr",
+    "trust-exact", "trust-krylov", "trust-ncg",
 )  # fmt: skip
 METHODS = {
     "emcee": "fit first, then draw from the posterior by fit.emcee()",
-    "brute": "give n_starts=, the number of starts within the bounds, which are all taken at once",
-    **dict.fromkeys(_DERIVATIVES, "leave it out, or let a search such as method='nelder' find the start"),
+    **dict.fromkeys(_METHODS, "leave it out; for a better start give n_starts=, or let scipy.optimize find one"),
 }
 """Methods of lmfit's that there are not here, and what to do instead."""
 

@@ -67,18 +67,6 @@ class Refits:
         given = {name: each for name, each in given.items() if each is not None}
         return least_squares(self._batched, variable, args=(changes, self._data), batch_dims=1, **given)
 
-    def cost(self, values):
-        """Return F = ½‖r‖² at values `[k]`, with the priors, without losses; a number."""
-        return float(self._cost(tf.constant(values, tf.float64), self._data))
-
-    @functools.cached_property
-    def _cost(self):
-        def cost(values, data):
-            parts = [*tf.nest.flatten(self._residuals(values, data)), *self._of_prior(values)]
-            return tf.add_n([_of_squares(part) for part in parts]) / 2
-
-        return tf.function(cost, autograph=False)
-
     def squares(self, values):
         """Return ‖r‖² of the data and of the priors, `[2, fits]`, at values `[fits, k]`, without losses."""
         return self._squares(tf.constant(values, tf.float64), self._data).numpy()
