@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from tfjac.arguments import described_value
 
 OF_FITS = {
-    "acor": "emcee(…).autocorrelation",
     "best_fit": "predict()",
     "best_values": "values",
     "chisqr": "chi_square",
     "ci_out": "conf_interval()",
     "ci_report": "conf_interval(), printed",
-    "conf_interval2d": "conf_interval() or emcee(…)",
+    "conf_interval2d": "conf_interval(), or draws by log_probability",
     "covar": "covariance()",
     "dely": "eval_uncertainty()",
     "dely_predicted": "prediction_band()",
@@ -20,7 +19,7 @@ OF_FITS = {
     "eval": "predict(x)",
     "eval_components": "components(x)",
     "fit_report": "summary(), or print it",
-    "flatchain": "emcee(…).values",
+    "flatchain": "draws by log_probability",
     "init_fit": "the model called with init_value of each of params",
     "init_params": "init_value of each of params",
     "init_values": "init_value of each of params",
@@ -87,7 +86,7 @@ _METHODS = (
     "trust-exact", "trust-krylov", "trust-ncg",
 )  # fmt: skip
 METHODS = {
-    "emcee": "fit first, then draw from the posterior by fit.emcee()",
+    "emcee": "fit first, then let emcee draw by fit.log_probability",
     **dict.fromkeys(_METHODS, "leave it out; for a better start give n_starts=, or let scipy.optimize find one"),
 }
 """Methods of lmfit's that there are not here, and what to do instead."""
