@@ -12,13 +12,11 @@ import numpy as np
 from tfjac.arguments import as_numbers, positive
 from tfjac.optimizers import Status, correlation_of
 from tfjac.parameters.bootstrap import Bootstrap, bootstrapped
-from tfjac.parameters.frames import frame_of_parameters
 from tfjac.parameters.layout import Layout
 from tfjac.parameters.lmfit_names import OF_FITS, SaysNames
-from tfjac.parameters.pictures import drawn_fit
 from tfjac.parameters.profiles import ConfidenceIntervals, probability_of, profiled
 from tfjac.parameters.refits import Refits
-from tfjac.parameters.report import summary_of
+from tfjac.parameters.report import drawn_fit, frame_of_parameters, summary_of
 from tfjac.parameters.starts import MultiStart
 from tfjac.types import Array, ArrayLike, Axes, Nest, TensorLike
 
