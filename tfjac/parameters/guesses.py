@@ -1,4 +1,4 @@
-"""Values to start from, read off data: functions of x and y, NumPy, to a dict of numbers by the names of a shape."""
+"""Values to start from, read off data: functions of x, in order, and y, NumPy, to a dict of numbers by name."""
 
 import functools
 import itertools
@@ -46,7 +46,7 @@ class Peak(NamedTuple):
     @classmethod
     def of(cls, x, y, sign=None):
         """Read it off data; `sign` is −1 for a dip, 1 for a peak, and read off where left out."""
-        x, y = smoothed(x, y)
+        y = smoothed(y)
         sign = sign or (-1.0 if _is_dip(y) else 1.0)
         y = sign * y
         top, floor = int(np.argmax(y)), np.quantile(y, 0.1)
@@ -65,13 +65,11 @@ def _is_dip(y):
     return level - y.min() > 1.5 * (y.max() - level)
 
 
-def smoothed(x, y):
-    """Return the data in the order of x, y a running mean over about a fiftieth of them."""
-    order = np.argsort(x)
-    x, y = x[order], y[order]
-    size = max(1, x.size // 50) | 1
+def smoothed(y):
+    """Return a running mean over about a fiftieth of the data."""
+    size = max(1, y.size // 50) | 1
     padded = np.pad(y, size // 2, mode="edge")
-    return x, np.convolve(padded, np.ones(size) / size, mode="valid")
+    return np.convolve(padded, np.ones(size) / size, mode="valid")
 
 
 def best(shape, x, y, candidates):
@@ -116,8 +114,7 @@ def students_t(x, y):
 
 def breit_wigner(x, y):
     """The best of some widths about the largest and the least value; A, A(q² − 1) and 2Aq by linear least squares."""
-    x, y = smoothed(x, y)
-    candidates = []
+    y, candidates = smoothed(y), []
     widths = (np.ptp(x) or 1.0) * np.geomspace(1 / x.size, 1 / 3, 12)
     for center, sigma in itertools.product(_centers(x, y), widths):
         z = 2 * (x - center) / sigma
@@ -136,7 +133,7 @@ def _centers(x, y):
 
 def lognormal(x, y):
     """As a Gaussian of log x, of xy; its width also by a parabola through log |xy|, where y is large."""
-    x, y = smoothed(x[x > 0], y[x > 0])
+    x, y = x[x > 0], smoothed(y[x > 0])
     found = Peak.of(np.log(x), x * y)
     candidates = [{"center": found.center, "sigma": found.half / np.sqrt(2 * np.log(2))}]
     large = np.abs(y) > 0.2 * np.abs(y).max()
@@ -250,8 +247,6 @@ def powerlaw(x, y):
 
 
 def step(x, y):
-    order = np.argsort(x)
-    x, y = x[order], y[order]
     part = max(1, x.size // 5)
     rises = y[:part].mean() <= y[-part:].mean()
     width = (0.1 if rises else -0.1) * np.ptp(x)
@@ -260,8 +255,7 @@ def step(x, y):
 
 def sine(x, y):
     """By the largest part of the Fourier transform, for x at equal distances; the best of some phases."""
-    order = np.argsort(x)
-    x, y = x[order], y[order] - y.mean()
+    y = y - y.mean()
     spectrum = np.abs(np.fft.rfft(y))
     top = 1 + int(np.argmax(spectrum[1:])) if spectrum.size > 1 else 0
     frequency = 2 * np.pi * np.fft.rfftfreq(x.size, np.ptp(x) / max(x.size - 1, 1))[top]
@@ -272,8 +266,7 @@ def sine(x, y):
 
 def expsine(x, y):
     """As a sine; the decay from the sizes of both halves."""
-    order = np.argsort(x)
-    first, second = np.array_split(np.abs(y[order] - y.mean()), 2)
+    first, second = np.array_split(np.abs(y - y.mean()), 2)
     decay = 2 * np.log(max(first.mean(), 1e-300) / max(second.mean(), 1e-300)) / np.ptp(x)
     found = sine(x, y * np.exp(np.clip(decay * (x - x.min()), -50, 50)))
     return {**found, "amplitude": found["amplitude"] * np.exp(np.clip(decay * x.min(), -50, 50)), "decay": decay}
@@ -310,7 +303,7 @@ def spline(places):
     """Return a guess by the data near each place."""
 
     def guess(x, y):
-        values = np.interp(places, *smoothed(x, y))
+        values = np.interp(places, x, smoothed(y))
         return {f"s{k}": value for k, value in enumerate(values)}
 
     return guess

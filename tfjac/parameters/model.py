@@ -14,7 +14,7 @@ from tfjac.parameters.lmfit_names import OF_MODELS, SaysNames
 from tfjac.parameters.model_parts import OPERATIONS, as_tensor, joined, numbers_of, of_data, prefixed
 from tfjac.parameters.parameter import no_such_parameter
 from tfjac.parameters.parameters import Parameters
-from tfjac.parameters.sums import both_ends, by_position, curves_of, in_order, what_is_left
+from tfjac.parameters.sums import both_ends, by_position, curves_of, what_is_left
 from tfjac.parameters.ties import as_float64
 from tfjac.progress import shown
 from tfjac.types import Array, ArrayLike, Function, Nest, Tensor, TensorLike
@@ -220,7 +220,7 @@ class Model(BaseModel):
             an `expr` stand in braces.
         derived: dict from the name of a quantity to its expression, in which names of arguments stand in braces:
             `{"fwhm": "2.3548*{sigma}"}`.
-        guess: function of x and y, NumPy, that returns a dict from arguments to numbers.
+        guess: function of x and y, NumPy, in the order of x, that returns a dict from arguments to numbers.
         is_background: whether, in a sum, it is guessed from both ends of the data, before the others.
         arguments: dict from the parameters to their values; those of the signature where left out.
         independent_vars: names of the arguments that are data; the first argument where left out. Where there are
@@ -281,19 +281,6 @@ class Model(BaseModel):
                 f"Received: {self!r}"
             )
         return [{self.prefix + name: value for name, value in self._guess(x, y).items()} for x, y in data]
-
-    def at_guesses(self, xs: Sequence[Any], guessed: Sequence[Mapping[str, float]]) -> list[Array]:
-        """Return a curve for each x, NumPy, at what `guess` found by name; all else is tied, or at its default."""
-        of = dict(zip(self._arguments, self.names))
-        ties = {of[each]: hints["expr"].format(**of) for each, hints in self._hints.items() if "expr" in hints}
-        defaults = {of[each]: value for each, value in self._arguments.items() if value is not None}
-
-        def curve(x, values):
-            tied = {name: parsed(text).function(values) for name, text in ties.items() if name not in values}
-            return self.function(x, **values, **tied)
-
-        at = [{name: v for name, v in defaults.items() if name not in ties} | dict(each) for each in guessed]
-        return curves_of(curve, xs, at)
 
     def __repr__(self):
         return f"{self.name}({f'prefix={self.prefix!r}' if self.prefix else ''})"
@@ -357,13 +344,12 @@ class CompositeModel(BaseModel):
                 "Only sums of models can be guessed: set the values by parameters(a=…), or guess the parts. "
                 f"Received: {self!r}"
             )
-        data = [in_order(x, y) for x, y in data]
         xs, lefts = [x for x, _ in data], [y for _, y in data]
         guesses: list[dict[Any, Any]] = [{} for _ in data]
         for part in sorted(self.parts(), key=lambda part: not part.is_background):
             shown = zip(xs, lefts)
             guessed = part._guessed([both_ends(x, y) if part.is_background else (x, y) for x, y in shown])
-            curves = part.at_guesses(xs, guessed)
+            curves = curves_of(part, xs, guessed)
             lefts = [what_is_left(y, curve, part.is_background) for y, curve in zip(lefts, curves)]
             for of_parts, each in zip(guesses, guessed):
                 of_parts[part] = {name.removeprefix(part.prefix): value for name, value in each.items()}

@@ -12,7 +12,7 @@ OPERATIONS = {"+": tf.add, "-": tf.subtract, "*": tf.multiply, "/": tf.divide}
 
 
 def numbers_of(x, y):
-    """Return the data as arrays `[n]` without what is masked, x a tuple of them where it is one."""
+    """Return the data as arrays `[n]` without what is masked, in the order of x; a tuple x stays one, as it is."""
     several = [_like(each, y) for each in (x if isinstance(x, tuple) else [x])]
     masks = [np.ma.getmaskarray(each).ravel() for each in (*several, y) if np.size(each) == np.size(y)]
     kept = ~np.logical_or.reduce(masks) if len(masks) == len(several) + 1 else ...
@@ -24,7 +24,10 @@ def numbers_of(x, y):
         raise ValueError(f"x and y have one length. Received: {several[0].size} and {y.size} values")
     if not all(np.isfinite(each).all() for each in (*several, y)):
         raise ValueError("x and y must be finite: leave the missing values out. Received: NaN or infinite values")
-    return tuple(several) if isinstance(x, tuple) else several[0], y
+    if isinstance(x, tuple):
+        return tuple(several), y
+    order = np.argsort(several[0])
+    return several[0][order], y[order]
 
 
 def _like(x, y):
