@@ -80,6 +80,8 @@ def test_emcee_samples_it():
 def test_what_is_refused():
     with pytest.raises(ValueError, match=r"let emcee draw by fit.log_probability.*method='emcee'"):
         tfjac.curve_fit(line, X, Y, p0=params(), method="emcee")
+    with pytest.raises(ValueError, match=r"Received: values of shape \(20, 1\), 2 free parameters"):
+        tfjac.curve_fit(line, X, Y, p0=params()).log_probability(DRAWS[:, :1])
     with pytest.raises(ValueError, match=r"Received: a robust loss"):
         tfjac.curve_fit(line, X, Y, p0=params(), loss="huber").log_probability(DRAWS)
     exact = tfjac.curve_fit(lambda x, a: a * tf.ones_like(x), X, np.zeros(12), p0=tfjac.Parameters(a=0.0))

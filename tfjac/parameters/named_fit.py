@@ -278,7 +278,7 @@ class NamedFit(SaysNames):
             A scalar, or `[draws]`: −∞ outside of the bounds, and where the residuals are not finite.
 
         Raises:
-            ValueError: for robust losses, and where residuals say nothing of an unknown scale.
+            ValueError: for robust losses, another number of parameters, and where residuals say nothing of the scale.
         """
         if not self._refits.absolute and not (self.degrees_of_freedom > 0 and self.chi_square > 0):
             raise ValueError(

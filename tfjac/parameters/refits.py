@@ -71,13 +71,18 @@ class Refits:
         """Return log p `[...]` of free parameters `[..., free]` with so many residuals, as `NamedFit.log_probability`.
 
         Raises:
-            ValueError: for robust losses.
+            ValueError: for robust losses, and another number of parameters.
         """
         if self.is_robust:
             raise ValueError(
                 "A robust loss is no logarithm of a probability: use bootstrap, or squares. Received: a robust loss"
             )
         layout, free = self.layout, ~self.layout.fixed
+        if values.shape[-1:] != (free.sum(),):
+            raise ValueError(
+                "values holds the free parameters, in the order of free_names(), in its last axis. "
+                f"Received: values of shape {values.shape}, {free.sum()} free parameters"
+            )
         some = values.reshape([-1, values.shape[-1]])
         inside = np.all((some >= layout.lower[free]) & (some <= layout.upper[free]), axis=1)
         points = np.tile(layout.start, [len(some), 1])
