@@ -59,7 +59,7 @@ def test_complex_resonator(way):
     f, y = np.array(known["x"]), np.array(known["y_real"]) + 1j * np.array(known["y_imag"])
     start = {"f_0": 100.0, "Q": 8000.0, "Q_e_real": 8000.0, "Q_e_imag": -8000.0}
     if way == "model":
-        fit = models.Model(resonator).fit(y, f=f, **start, **TIGHT)
+        fit = models.Model(resonator).fit(f, y, **start, **TIGHT)
     else:
         fit = tfjac.least_squares(
             lambda p, f, y: resonator(f, **p.valuesdict()) - y, tfjac.Parameters(start), args=(f, y), **TIGHT
@@ -74,7 +74,7 @@ def test_complex_resonator(way):
 
 
 @pytest.mark.by_day(None)
-def test_complex_residuals_are_drawn_and_searched_by_both_parts():
+def test_complex_residuals_are_drawn_by_both_parts():
     rng = np.random.default_rng(2)
     x = np.linspace(0.0, 3.0, 40)
     y = 1.5 * np.exp(1j * 0.9 * x) + 0.05 * (rng.normal(size=40) + 1j * rng.normal(size=40))
@@ -83,8 +83,7 @@ def test_complex_residuals_are_drawn_and_searched_by_both_parts():
         return tf.complex(p["size"] * tf.cos(p["rate"] * x), p["size"] * tf.sin(p["rate"] * x)) - y
 
     params = tfjac.Parameters(size={"value": 1.0, "min": 0.1, "max": 4.0}, rate={"value": 1.0, "min": -3.0, "max": 3.0})
-    fit = tfjac.least_squares(residual, params, args=(x, y), method="nelder", **TIGHT)
-    np.testing.assert_allclose(fit._refits.cost(fit.fit.x), np.sum(np.abs(residual(fit.values, x, y)) ** 2) / 2)
+    fit = tfjac.least_squares(residual, params, args=(x, y), **TIGHT)
     errors = fit.standard_errors()
     slopes = np.exp(1j * fit.values["rate"] * x)
     slopes = np.stack([slopes, 1j * x * fit.values["size"] * slopes], axis=1)
@@ -100,7 +99,7 @@ def test_two_dimensional_peak():
     x, y, z = (np.array(known[name]) for name in "xyz")
     model = models.gaussian_2d()
     params = model.parameters(amplitude=20, centerx=2, centery=-1, sigmax=2, sigmay=2)
-    agree(model.fit(z, x=x, y=y, params=params, weights=np.full(300, 1 / 0.02), **TIGHT), "two_dimensional_peak")
+    agree(model.fit((x, y), z, params, sigma=np.full(300, 0.02), **TIGHT), "two_dimensional_peak")
 
 
 def bell_of_two(x, y, amplitude, centerx, centery, sigmax, sigmay):
@@ -108,26 +107,20 @@ def bell_of_two(x, y, amplitude, centerx, centery, sigmax, sigmay):
     return amplitude / (2 * np.pi * sigmax * sigmay) * tf.exp(-far / 2)
 
 
-@pytest.mark.parametrize("order", ["names", "data", "tuple"])
-def test_a_function_of_two_variables(order):
+def test_a_function_of_two_variables():
     known = KNOWN["two_dimensional_peak"]
     x, y, z = (np.array(known[name]) for name in "xyz")
     model = models.Model(bell_of_two, independent_vars=["x", "y"])
     assert model.variables == ("x", "y")
     start = {"amplitude": 20, "centerx": 2, "centery": -1, "sigmax": 2, "sigmay": 2}
-    options = {"weights": np.full(300, 1 / 0.02)} | TIGHT
-    fit = {
-        "names": lambda: model.fit(z, model.parameters(**start), x=x, y=y, **options),
-        "data": lambda: model.fit(data=z, x=x, y=y, **start, **options),
-        "tuple": lambda: model.fit((x, y), z, model.parameters(**start), **options),
-    }[order]()
+    fit = model.fit((x, y), z, model.parameters(**start), sigma=np.full(300, 0.02), **TIGHT)
     agree(fit, "two_dimensional_peak", tuple(start))
 
 
 def test_the_variable_need_not_come_first():
     x, y = data("with_derivatives")
     model = models.Model(lambda a, t, b, c=10.0: a * tf.exp(-b * t) + c, independent_vars=["t"])
-    agree(model.fit(y, t=x, a=10.0, b=10.0, **TIGHT), "with_derivatives")
+    agree(model.fit(x, y, a=10.0, b=10.0, **TIGHT), "with_derivatives")
 
 
 def test_derivatives_are_exact_without_a_function_for_them():
@@ -181,7 +174,7 @@ def test_algebraic_constraint():
 def test_expression_model():
     x, y = data("expression_model")
     model = models.expression("amp * exp(-(x-cen)**2 /(2*wid**2))/(sqrt(2*pi)*wid)")
-    agree(model.fit(y, x=x, amp=5, cen=1, wid=1, **TIGHT), "expression_model")
+    agree(model.fit(x, y, amp=5, cen=1, wid=1, **TIGHT), "expression_model")
 
 
 def test_leave_one_out_is_one_call():
@@ -200,7 +193,7 @@ def test_uncertainty_of_a_composite_model():
     x, y = data("uncertainty_of_parts")
     model = models.gaussian(prefix="g_") + models.exponential(prefix="e_")
     params = model.parameters(g_amplitude=3, g_center=5.8, g_sigma=0.6, e_amplitude=4, e_decay=2)
-    fit = model.fit(y, params, x=x, **TIGHT)
+    fit = model.fit(x, y, params, **TIGHT)
     agree(fit, "uncertainty_of_parts")
     known = KNOWN["uncertainty_of_parts"]
     places = np.array(known["places"])
@@ -224,7 +217,7 @@ def test_models_joined_by_a_function():
     assert repr(model) == "step() convolved gaussian()"
     params = model.parameters(low=0, high=5, amplitude=1, center=5, sigma=0.8)
     params["amplitude"].vary = params["center"].vary = False
-    agree(model.fit(y, params, x=x, **TIGHT), "convolved_step", ["low", "high", "sigma"])
+    agree(model.fit(x, y, params, **TIGHT), "convolved_step", ["low", "high", "sigma"])
     with pytest.raises(TypeError, match="stands between the models"):
         models.CompositeModel(step, models.gaussian(), convolved)
 
@@ -242,5 +235,5 @@ def test_a_grid_of_starts():
         return p["size"] * tf.sin(p["frequency"] * x + p["shift"]) - y
 
     agree(tfjac.least_squares(residual, params, args=(x, y), n_starts=60, **TIGHT), "global_minimum")
-    with pytest.raises(ValueError, match=r"give n_starts=, the number of starts.*method='brute'"):
+    with pytest.raises(ValueError, match=r"give n_starts=, or let scipy.*method='brute'"):
         tfjac.least_squares(residual, params, args=(x, y), method="brute")

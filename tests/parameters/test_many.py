@@ -142,7 +142,7 @@ def test_each_row_of_a_model_has_its_guess_and_a_loss():
     rows[:, 50] += 5.0
     model = tfjac.models.gaussian() + tfjac.models.constant()
     options = {"loss": "cauchy", "loss_scale": 0.02}
-    fits = model.fit(rows, x=x, batch_dims=1, **options)
+    fits = model.fit(x, rows, batch_dims=1, **options)
     np.testing.assert_allclose(fits.values["center"], centres, atol=0.02)
     start = model.parameters(amplitude=3.0, center=centres[2], sigma=0.5, c=0.2)
     one = model.fit(x, rows[2], start, ftol=1e-12, **options)

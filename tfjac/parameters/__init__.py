@@ -5,7 +5,6 @@ from tfjac.parameters.many import NamedFits, fit_many
 from tfjac.parameters.named_fit import NamedFit
 from tfjac.parameters.parameter import Parameter
 from tfjac.parameters.parameters import Parameters
-from tfjac.parameters.posterior import Posterior
 from tfjac.parameters.profiles import ConfidenceIntervals
 from tfjac.parameters.starts import MultiStart
 from tfjac.parameters.together import fit_together
@@ -18,7 +17,6 @@ __all__ = [
     "NamedFits",
     "Parameter",
     "Parameters",
-    "Posterior",
     "fit_many",
     "fit_together",
 ]

@@ -1,19 +1,18 @@
 """What the parameters would have been for other data like these: fits of data drawn again, all at once."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
 
-from tfjac.arguments import choice, positive_integer
+from tfjac.arguments import choice, positive, positive_integer
 from tfjac.optimizers import Status
-from tfjac.parameters.draws import Draws
 from tfjac.progress import shown
 from tfjac.tables import aligned, without_empty_columns
 from tfjac.types import Array
 
 
-class Bootstrap(Draws):
+class Bootstrap:
     """Parameters of fits of data drawn again. Printed, it is a table.
 
     Attributes:
@@ -23,8 +22,21 @@ class Bootstrap(Draws):
     """
 
     def __init__(self, values: Mapping[str, Array], best: Mapping[str, float], failed: int) -> None:
-        super().__init__(values, best)
-        self.failed = failed
+        self.values, self.best, self.failed = dict(values), dict(best), failed
+
+    def standard_errors(self) -> dict[str, float]:
+        """Return the standard deviations of the values, by name."""
+        return {name: float(np.std(each, ddof=1)) for name, each in self.values.items()}
+
+    def confidence_intervals(self, level: float = 0.95) -> dict[str, tuple[float, float]]:
+        """Return the intervals between quantiles of the values, by name."""
+        tail = (1 - positive("level", level, below=1)) / 2
+        ends = {name: np.quantile(each, [tail, 1 - tail]) for name, each in self.values.items()}
+        return {name: (float(low), float(high)) for name, (low, high) in ends.items()}
+
+    def correlation(self, names: Sequence[str] | None = None) -> Array:
+        """Return the correlations of the parameters `names`, all where left out."""
+        return np.corrcoef([self.values[name] for name in (self.values if names is None else names)])
 
     def bias(self) -> dict[str, float]:
         """Return the mean of the values less the value found, by name."""

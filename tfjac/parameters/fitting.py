@@ -17,7 +17,6 @@ from tfjac.parameters.lmfit_names import refuse_lmfits
 from tfjac.parameters.many import fit_many
 from tfjac.parameters.named_fit import NamedFit
 from tfjac.parameters.refits import Refits
-from tfjac.parameters.searches import SEARCHES, searched
 from tfjac.parameters.starts import MultiStart
 
 _INSTEAD = {
@@ -58,8 +57,7 @@ def fit_curve(parameters, f, xdata, ydata, n_starts=None, seed=0, **options: Any
     if options.get("batch_dims"):
         return fit_many(f, xdata, ydata, parameters, **_of_many(options, n_starts))
     _refuse(options)
-    method = _search_of(options)
-    found = _best(parameters, (of_curve, (f, xdata, ydata, options)), n_starts, seed, method)
+    found = _best(parameters, (of_curve, (f, xdata, ydata, options)), n_starts, seed)
     if found.fit.success and not found.success:
         warnings.warn(f"tfjac.curve_fit: {found.message} Received: {found.values}", stacklevel=4)
     return found
@@ -121,9 +119,8 @@ def fit_residuals(
         raise ValueError(
             "Parameters are for calls outside of a tf.function: use variables there. Received: a call in a graph"
         )
-    method = _search_of(options)
     source = of_residuals, (residuals, tuple(args), bool(absolute_sigma), measurements, options)
-    return _best(parameters, source, n_starts, seed, method)
+    return _best(parameters, source, n_starts, seed)
 
 
 def of_residuals(parameters, residuals, args, absolute_sigma, measurements, options):
@@ -144,66 +141,32 @@ def of_residuals(parameters, residuals, args, absolute_sigma, measurements, opti
     return Problem(layout, fitted, refits)
 
 
-def restored(parameters, source, found, starts):
-    """Return a `NamedFit` again, of the point where it ended.
-
-    Args:
-        parameters: as they were given.
-        source: a function that returns the `Problem` of parameters, and its arguments after these.
-        found: dict of what its result said.
-        starts: its `MultiStart`, or None.
-    """
-    make, arguments = source
-    problem = make(parameters, *arguments)
-    with warnings.catch_warnings():  # it takes no steps
-        warnings.simplefilter("ignore")
-        fit = dataclasses.replace(problem.fitted(found["x"], max_steps=0), **found)
-    return NamedFit(parameters, problem.layout, fit, problem.refits(fit), problem.f, starts, source)
-
-
-def _search_of(options):
-    """Take lmfit's name of a method out of the options, where it is no name of SciPy's; return it, or None."""
-    method = options.get("method")
-    if method in SEARCHES:
-        return options.pop("method")
-    if method in ("leastsq", "least_squares"):
-        del options["method"]
-    return None
-
-
 def _conditions(layout):
     """Return the bounds, fixed parameters and priors as options of `least_squares`."""
     given = {"bounds": layout.bounds, "prior": layout.prior, "fixed": layout.fixed if layout.fixed.any() else None}
     return {name: each for name, each in given.items() if each is not None}
 
 
-def _best(parameters, source, n_starts, seed, method):
-    """Return the fit from the values given, or the best of those from `n_starts` starts and from what a search finds.
+def _best(parameters, source, n_starts, seed):
+    """Return the fit from the values given, or the best of those from `n_starts` starts.
 
     Args:
-        source: as of `restored`.
-        method: one of `SEARCHES`, or None.
+        source: a function that returns the `Problem` of parameters, and its arguments after these.
     """
     make, arguments = source
     problem = make(parameters, *arguments)
     layout, several = problem.layout, None
-    if n_starts is None and method is None:
+    if n_starts is None:
         found = problem.fitted(layout.start)
-        return NamedFit(parameters, layout, found, problem.refits(found), problem.f, several, source)
-    count = None if n_starts is None else positive_integer("n_starts", n_starts)
-    with warnings.catch_warnings():  # it is not the last word
-        warnings.simplefilter("ignore")
-        first = problem.fitted(layout.start)
-    refits, places = problem.refits(first), []
-    if count is not None:
-        several = MultiStart.of(refits, count, seed)
-        places += [] if several.best is None else [np.clip(several.best, layout.lower, layout.upper)]
-    if method is not None:
-        places.append(searched(method, refits, seed))
-    found = first
-    for place in places:
-        other = problem.fitted(place)
-        found = other if other.cost <= found.cost or not np.isfinite(found.cost) else found
+    else:
+        count = positive_integer("n_starts", n_starts)
+        with warnings.catch_warnings():  # it is not the last word
+            warnings.simplefilter("ignore")
+            found = problem.fitted(layout.start)
+        several = MultiStart.of(problem.refits(found), count, seed)
+        if several.best is not None:
+            other = problem.fitted(np.clip(several.best, layout.lower, layout.upper))
+            found = other if other.cost <= found.cost or not np.isfinite(found.cost) else found
     return NamedFit(parameters, layout, found, problem.refits(found), problem.f, several, source)
 
 

@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from tfjac.arguments import described_value
 
 OF_FITS = {
-    "acor": "emcee(…).autocorrelation",
     "best_fit": "predict()",
     "best_values": "values",
     "chisqr": "chi_square",
     "ci_out": "conf_interval()",
     "ci_report": "conf_interval(), printed",
-    "conf_interval2d": "conf_interval() or emcee(…)",
+    "conf_interval2d": "conf_interval(), or draws by log_probability",
     "covar": "covariance()",
     "dely": "eval_uncertainty()",
     "dely_predicted": "prediction_band()",
@@ -20,7 +19,7 @@ OF_FITS = {
     "eval": "predict(x)",
     "eval_components": "components(x)",
     "fit_report": "summary(), or print it",
-    "flatchain": "emcee(…).values",
+    "flatchain": "draws by log_probability",
     "init_fit": "the model called with init_value of each of params",
     "init_params": "init_value of each of params",
     "init_values": "init_value of each of params",
@@ -77,16 +76,18 @@ OPTIONS = {
     "iter_cb": "callback= is called after each step",
     "kws": "give all in args, in the order of the arguments of residuals",
     "reduce_fcn": "loss= is what residuals are counted by",
+    "scale_covar": "give absolute_sigma=True in the place of scale_covar=False",
+    "weights": "give the deviations of the data, sigma=1/weights",
 }
 """Options of lmfit's fits, and what to do instead."""
-_DERIVATIVES = (
-    "ampgo", "basinhopping", "bfgs", "cg", "cobyla", "dogleg", "lbfgsb", "newton", "shgo", "slsqp", "tnc",
-    "trust-constr", "trust-exact", "trust-krylov", "trust-ncg",
+_METHODS = (
+    "ampgo", "basinhopping", "bfgs", "brute", "cg", "cobyla", "differential_evolution", "dogleg", "dual_annealing",
+    "lbfgsb", "least_squares", "leastsq", "nelder", "newton", "powell", "shgo", "slsqp", "tnc", "trust-constr",
+    "trust-exact", "trust-krylov", "trust-ncg",
 )  # fmt: skip
 METHODS = {
-    "emcee": "fit first, then draw from the posterior by fit.emcee()",
-    "brute": "give n_starts=, the number of starts within the bounds, which are all taken at once",
-    **dict.fromkeys(_DERIVATIVES, "leave it out, or let a search such as method='nelder' find the start"),
+    "emcee": "fit first, then let emcee draw by fit.log_probability",
+    **dict.fromkeys(_METHODS, "leave it out; for a better start give n_starts=, or let scipy.optimize find one"),
 }
 """Methods of lmfit's that there are not here, and what to do instead."""
 

@@ -10,9 +10,9 @@ import tensorflow as tf
 from tfjac.arguments import as_numbers, check_eager, positive
 from tfjac.optimizers import BatchedLeastSquaresResult, Curve, Model, curve_data, least_squares
 from tfjac.parameters.calling import curve_of
-from tfjac.parameters.frames import frame_of_fits
 from tfjac.parameters.layout import Layout
 from tfjac.parameters.lmfit_names import OF_MANY_FITS, SaysNames
+from tfjac.parameters.report import frame_of_fits
 from tfjac.types import Array, ArrayLike, Function, Nest, TensorLike
 
 

@@ -7,18 +7,20 @@ from typing import Any
 import numpy as np
 
 from tfjac.arguments import check_eager, choice
-from tfjac.optimizers import curve_fit
+from tfjac.optimizers import curve_fit, least_squares
 from tfjac.parameters.calling import NamedValues, arguments_of
 from tfjac.parameters.expressions import parsed
 from tfjac.parameters.lmfit_names import OF_MODELS, SaysNames
 from tfjac.parameters.model_parts import OPERATIONS, as_tensor, joined, numbers_of, of_data, prefixed
-from tfjac.parameters.orders import GivenData, refuse_doubtful, take_lmfits, take_values
 from tfjac.parameters.parameter import no_such_parameter
 from tfjac.parameters.parameters import Parameters
-from tfjac.parameters.sums import both_ends, by_position, curves_of, in_order, what_is_left
+from tfjac.parameters.sums import both_ends, by_position, curves_of, what_is_left
 from tfjac.parameters.ties import as_float64
 from tfjac.progress import shown
-from tfjac.types import Array, ArrayLike, Function, Tensor, TensorLike
+from tfjac.types import Array, ArrayLike, Function, Nest, Tensor, TensorLike
+
+_OPTIONS = {name for call in (curve_fit, least_squares) for name in inspect.signature(call).parameters}
+"""What is an option of a fit, whatever parameters are called."""
 
 
 class _SignatureOfCalls:
@@ -90,19 +92,19 @@ class BaseModel(SaysNames):
                 made[name].set(value=each, **({"expr": None} if name in self.names else {}))
         return made
 
-    def guess(self, *data: Any, **given: Any) -> Parameters:
+    def guess(self, x: Nest[ArrayLike], y: ArrayLike, **given: Any) -> Parameters:
         """Return `parameters(**given)` with values read off the data for all others.
 
         Args:
-            *data: x and y, arrays `[n]`, or as x a tuple of arrays; or in lmfit's order y, with `x=x`. What a masked
-                array masks is left out.
+            x, y: arrays `[n]`, x a tuple of them where the function takes several. What a masked array masks is left
+                out.
             **given: as of `parameters`.
 
         Raises:
             ValueError: for models that cannot guess, and for data that are not finite.
         """
         check_eager("guess")
-        x, y, _ = GivenData.of("guess", data, given, self.variables)
+        _check_order("guess(x, y)", y)
         (found,) = self._guessed([numbers_of(x, y)])
         made = self.parameters(**given)
         for name, value in found.items():
@@ -111,24 +113,23 @@ class BaseModel(SaysNames):
                 each.value = float(np.clip(value, each.min, each.max))
         return made
 
-    def fit(self, *data: Any, **options: Any) -> Any:
+    def fit(self, x: Nest[ArrayLike], y: ArrayLike, params: Parameters | None = None, **options: Any) -> Any:
         """Return `curve_fit(model, x, y, p0=params, **options)`, a `NamedFit`.
 
         With `batch_dims=1`, y `[B, n]` has a row for each fit, each of which starts from its own guess where there are
         no parameters; it returns the `NamedFits` of `tfjac.parameters.fit_many`.
 
         Args:
-            *data: x, y and `Parameters`: `fit(x, y, params)`, or in lmfit's order `fit(y, params, x=x)`. Without the
-                parameters it starts from `guess(x, y)`, and a model that cannot guess from its defaults.
-            **options: of `curve_fit`, such as `sigma`, the deviations of the data; lmfit's `weights`, which are
-                1/sigma, and `scale_covar`; and numbers by the names of other parameters, to start from.
+            x, y: arrays of any shape, x a tuple of them where the function takes several.
+            params: `Parameters`; left out, it starts from `guess(x, y)`, and a model that cannot guess from its
+                defaults.
+            **options: of `curve_fit`, such as `sigma`, the deviations of the data; and numbers by the names of other
+                parameters, to start from.
         """
         check_eager("fit")
-        known = self.parameters()
-        refuse_doubtful(known, options, self.variables)
-        x, y, params = GivenData.of("fit", data, options, self.variables)
-        values = take_values(known if params is None else params, options)
-        take_lmfits(options)
+        _check_order("fit(x, y, params)", y, params)
+        given = self.parameters() if params is None else params
+        values = {name: options.pop(name) for name in given if name in options and name not in _OPTIONS}
         if params is None and options.get("batch_dims") and self.can_guess:
             params, starts = self._guesses(x, np.ma.asarray(y), values)
             options["starts"] = starts | options.get("starts", {})
@@ -219,7 +220,7 @@ class Model(BaseModel):
             an `expr` stand in braces.
         derived: dict from the name of a quantity to its expression, in which names of arguments stand in braces:
             `{"fwhm": "2.3548*{sigma}"}`.
-        guess: function of x and y, NumPy, that returns a dict from arguments to numbers.
+        guess: function of x and y, NumPy, in the order of x, that returns a dict from arguments to numbers.
         is_background: whether, in a sum, it is guessed from both ends of the data, before the others.
         arguments: dict from the parameters to their values; those of the signature where left out.
         independent_vars: names of the arguments that are data; the first argument where left out. Where there are
@@ -280,19 +281,6 @@ class Model(BaseModel):
                 f"Received: {self!r}"
             )
         return [{self.prefix + name: value for name, value in self._guess(x, y).items()} for x, y in data]
-
-    def at_guesses(self, xs: Sequence[Any], guessed: Sequence[Mapping[str, float]]) -> list[Array]:
-        """Return a curve for each x, NumPy, at what `guess` found by name; all else is tied, or at its default."""
-        of = dict(zip(self._arguments, self.names))
-        ties = {of[each]: hints["expr"].format(**of) for each, hints in self._hints.items() if "expr" in hints}
-        defaults = {of[each]: value for each, value in self._arguments.items() if value is not None}
-
-        def curve(x, values):
-            tied = {name: parsed(text).function(values) for name, text in ties.items() if name not in values}
-            return self.function(x, **values, **tied)
-
-        at = [{name: v for name, v in defaults.items() if name not in ties} | dict(each) for each in guessed]
-        return curves_of(curve, xs, at)
 
     def __repr__(self):
         return f"{self.name}({f'prefix={self.prefix!r}' if self.prefix else ''})"
@@ -356,13 +344,12 @@ class CompositeModel(BaseModel):
                 "Only sums of models can be guessed: set the values by parameters(a=…), or guess the parts. "
                 f"Received: {self!r}"
             )
-        data = [in_order(x, y) for x, y in data]
         xs, lefts = [x for x, _ in data], [y for _, y in data]
         guesses: list[dict[Any, Any]] = [{} for _ in data]
         for part in sorted(self.parts(), key=lambda part: not part.is_background):
             shown = zip(xs, lefts)
             guessed = part._guessed([both_ends(x, y) if part.is_background else (x, y) for x, y in shown])
-            curves = part.at_guesses(xs, guessed)
+            curves = curves_of(part, xs, guessed)
             lefts = [what_is_left(y, curve, part.is_background) for y, curve in zip(lefts, curves)]
             for of_parts, each in zip(guesses, guessed):
                 of_parts[part] = {name.removeprefix(part.prefix): value for name, value in each.items()}
@@ -373,3 +360,11 @@ class CompositeModel(BaseModel):
             f"({each!r})" if isinstance(each, CompositeModel) else repr(each) for each in (self.left, self.right)
         )
         return f"{left} {getattr(self.operation, '__name__', self.operation)} {right}"
+
+
+def _check_order(call, y, params=None):
+    if isinstance(y, Parameters) or not (params is None or isinstance(params, Parameters)):
+        raise TypeError(
+            f"The data come before the parameters, {call}, and these are tfjac.Parameters. "
+            f"Received: y of type {type(y).__name__}, params of type {type(params).__name__}"
+        )

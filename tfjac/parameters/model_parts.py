@@ -1,9 +1,6 @@
 """What models are made with: their functions as plain closures, and the data that they are guessed from."""
 
-import functools
 import inspect
-from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 import tensorflow as tf
@@ -11,27 +8,11 @@ import tensorflow as tf
 from tfjac.arguments import as_numbers
 from tfjac.graph import call_converted
 
-_Arguments = ParamSpec("_Arguments")
-_Model = TypeVar("_Model", bound=Any)
-
-
-def ready(factory: Callable[_Arguments, _Model]) -> Callable[_Arguments, _Model]:
-    """Decorate a function that makes models, so that they can be pickled: as its name and its arguments."""
-
-    @functools.wraps(factory)
-    def made(*args: _Arguments.args, **options: _Arguments.kwargs) -> _Model:
-        model = factory(*args, **options)
-        model.made_by = (functools.partial(made, *args, **options), ())
-        return model
-
-    return made
-
-
 OPERATIONS = {"+": tf.add, "-": tf.subtract, "*": tf.multiply, "/": tf.divide}
 
 
 def numbers_of(x, y):
-    """Return the data as arrays `[n]` without what is masked, x a tuple of them where it is one."""
+    """Return the data as arrays `[n]` without what is masked, in the order of x; a tuple x stays one, as it is."""
     several = [_like(each, y) for each in (x if isinstance(x, tuple) else [x])]
     masks = [np.ma.getmaskarray(each).ravel() for each in (*several, y) if np.size(each) == np.size(y)]
     kept = ~np.logical_or.reduce(masks) if len(masks) == len(several) + 1 else ...
@@ -43,7 +24,10 @@ def numbers_of(x, y):
         raise ValueError(f"x and y have one length. Received: {several[0].size} and {y.size} values")
     if not all(np.isfinite(each).all() for each in (*several, y)):
         raise ValueError("x and y must be finite: leave the missing values out. Received: NaN or infinite values")
-    return tuple(several) if isinstance(x, tuple) else several[0], y
+    if isinstance(x, tuple):
+        return tuple(several), y
+    order = np.argsort(several[0])
+    return several[0][order], y[order]
 
 
 def _like(x, y):

@@ -1,23 +1,22 @@
 """What a fit of named parameters found."""
 
 import copy
+import dataclasses
 import functools
+import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from tfjac.arguments import positive
+from tfjac.arguments import as_numbers, positive
 from tfjac.optimizers import Status, correlation_of
 from tfjac.parameters.bootstrap import Bootstrap, bootstrapped
-from tfjac.parameters.frames import frame_of_parameters
 from tfjac.parameters.layout import Layout
 from tfjac.parameters.lmfit_names import OF_FITS, SaysNames
-from tfjac.parameters.pictures import drawn_fit
-from tfjac.parameters.posterior import Posterior, sampled
 from tfjac.parameters.profiles import ConfidenceIntervals, probability_of, profiled
 from tfjac.parameters.refits import Refits
-from tfjac.parameters.report import summary_of
+from tfjac.parameters.report import drawn_fit, frame_of_parameters, summary_of
 from tfjac.parameters.starts import MultiStart
 from tfjac.types import Array, ArrayLike, Axes, Nest, TensorLike
 
@@ -56,10 +55,8 @@ class NamedFit(SaysNames):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle what was fitted, and where it ended: the graph is traced again when it is loaded."""
-        from tfjac.parameters.fitting import restored
-
         told = ("x", "cost", "gradient_norm", "status", "steps", "evaluations", "jacobians", "damping", "history")
-        return restored, (self._given, self._source, {name: getattr(self.fit, name) for name in told}, self.starts)
+        return _restored, (self._given, self._source, {name: getattr(self.fit, name) for name in told}, self.starts)
 
     def __copy__(self) -> "NamedFit":
         made = object.__new__(type(self))
@@ -268,26 +265,28 @@ class NamedFit(SaysNames):
         """
         return bootstrapped(self, self._refits, count, kind, seed)
 
-    def emcee(
-        self, steps: int = 1000, walkers: int | None = None, burn: int | None = None, thin: int = 1, seed: int = 0
-    ) -> Posterior:
-        """Draw from the posterior by the package emcee, if it is installed; all walkers are evaluated at once.
+    def log_probability(self, values: ArrayLike) -> Array:
+        """Return the logarithm of the posterior of the free parameters, up to a constant: what samplers call.
 
-        Priors are flat within bounds, and those of `prior=`. Unless `absolute_sigma=True` the scale of the deviations
-        is unknown, and integrated out.
+        With `absolute_sigma=True` it is −χ²/2. Else σ times a common factor is unknown, with a prior 1/σ, whose
+        integral leaves −(N/2) log χ² for N residuals: of linear models, Student's t. `prior=` counts, and bounds do.
 
         Args:
-            steps: how many, with those of `burn`.
-            walkers: how many chains; by default four for each free parameter, at least 32.
-            burn: how many steps are left out at the beginning; a quarter by default.
-            thin: one in so many steps is kept.
-            seed: of the draws.
+            values: `[free]`, or `[draws, free]` for many at once, in the order of `free_names()`.
+
+        Returns:
+            A scalar, or `[draws]`: −∞ outside of the bounds, and where the residuals are not finite.
 
         Raises:
-            ImportError: without emcee.
-            ValueError: for robust losses, and too few walkers or steps.
+            ValueError: for robust losses, another number of parameters, and where residuals say nothing of the scale.
         """
-        return sampled(self, self._refits, steps, walkers, burn, thin, seed)
+        if not self._refits.absolute and not (self.degrees_of_freedom > 0 and self.chi_square > 0):
+            raise ValueError(
+                "Residuals that are all zero, or no more than the parameters, say nothing of the deviations: give them "
+                f"by sigma and absolute_sigma=True. Received: chi-square {self.chi_square:.6g}, "
+                f"{self.degrees_of_freedom} degrees of freedom"
+            )
+        return self._refits.log_probability(as_numbers("values", values), self.num_residuals)
 
     # -------------------------------------------------------------- the curve
 
@@ -352,3 +351,20 @@ class NamedFit(SaysNames):
     def __iter__(self) -> Iterator[Array]:
         yield np.array([self.values[name] for name in self.names])
         yield self.covariance()
+
+
+def _restored(parameters, source, found, starts):
+    """Return a `NamedFit` again, of the point where it ended.
+
+    Args:
+        parameters: as they were given.
+        source: a function that returns the `Problem` of parameters, and its arguments after these.
+        found: dict of what its result said.
+        starts: its `MultiStart`, or None.
+    """
+    make, arguments = source
+    problem = make(parameters, *arguments)
+    with warnings.catch_warnings():  # it takes no steps
+        warnings.simplefilter("ignore")
+        fit = dataclasses.replace(problem.fitted(found["x"], max_steps=0), **found)
+    return NamedFit(parameters, problem.layout, fit, problem.refits(fit), problem.f, starts, source)

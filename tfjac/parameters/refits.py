@@ -67,24 +67,34 @@ class Refits:
         given = {name: each for name, each in given.items() if each is not None}
         return least_squares(self._batched, variable, args=(changes, self._data), batch_dims=1, **given)
 
-    def cost(self, values):
-        """Return F = ½‖r‖² at values `[k]`, with the priors, without losses; a number."""
-        return float(self._cost(tf.constant(values, tf.float64), self._data))
+    def log_probability(self, values, rows):
+        """Return log p `[...]` of free parameters `[..., free]` with so many residuals, as `NamedFit.log_probability`.
 
-    @functools.cached_property
-    def _cost(self):
-        def cost(values, data):
-            parts = [*tf.nest.flatten(self._residuals(values, data)), *self._of_prior(values)]
-            return tf.add_n([_of_squares(part) for part in parts]) / 2
-
-        return tf.function(cost, autograph=False)
-
-    def squares(self, values):
-        """Return ‖r‖² of the data and of the priors, `[2, fits]`, at values `[fits, k]`, without losses."""
-        return self._squares(tf.constant(values, tf.float64), self._data).numpy()
+        Raises:
+            ValueError: for robust losses, and another number of parameters.
+        """
+        if self.is_robust:
+            raise ValueError(
+                "A robust loss is no logarithm of a probability: use bootstrap, or squares. Received: a robust loss"
+            )
+        layout, free = self.layout, ~self.layout.fixed
+        if values.shape[-1:] != (free.sum(),):
+            raise ValueError(
+                "values holds the free parameters, in the order of free_names(), in its last axis. "
+                f"Received: values of shape {values.shape}, {free.sum()} free parameters"
+            )
+        some = values.reshape([-1, values.shape[-1]])
+        inside = np.all((some >= layout.lower[free]) & (some <= layout.upper[free]), axis=1)
+        points = np.tile(layout.start, [len(some), 1])
+        points[:, free] = np.clip(some, layout.lower[free], layout.upper[free])
+        of_data, of_priors = self._squares(tf.constant(points), self._data).numpy()
+        with np.errstate(divide="ignore", invalid="ignore"):
+            found = (-of_data if self.absolute else -rows * np.log(of_data)) / 2 - of_priors / 2
+        return np.where(inside & np.isfinite(found), found, -np.inf).reshape(values.shape[:-1])
 
     @functools.cached_property
     def _squares(self):
+        """A function of values `[fits, k]` to ‖r‖² of the data and of the priors, `[2, fits]`, without losses."""
         nothing = tf.zeros([], tf.float64)
 
         def squares(values, data):

@@ -1,9 +1,10 @@
-"""The report of a fit of named parameters."""
+"""What is shown of fits of named parameters: reports, tables of pandas, and pictures."""
 
 import itertools
 
 import numpy as np
 
+from tfjac.optimizers import Status
 from tfjac.tables import aligned, lines_of_correlations, without_empty_columns
 
 MOST_CORRELATIONS = 12
@@ -64,3 +65,65 @@ def _of_correlations(fit, least):
         return []
     pairs = [(found[one][other], one, other) for one, other in itertools.combinations(found, 2)]
     return lines_of_correlations(pairs, least, MOST_CORRELATIONS)
+
+
+def frame_of_parameters(params):
+    """Return a row for each of `Parameters`, as a fit found them."""
+    columns = {
+        "value": [each.value for each in params.values()],
+        "stderr": [np.nan if each.stderr is None else each.stderr for each in params.values()],
+        "start": [np.nan if each.init_value is None else each.init_value for each in params.values()],
+        "min": [each.min for each in params.values()],
+        "max": [each.max for each in params.values()],
+        "vary": [each.is_free for each in params.values()],
+        "expr": [each.expr for each in params.values()],
+        "unit": [each.unit for each in params.values()],
+    }
+    index = _pandas().Index(list(params), name="parameter")
+    return _pandas().DataFrame(columns, index=index)
+
+
+def frame_of_fits(fits):
+    """Return a row for each of `NamedFits`: values, errors beside them, and how it ended."""
+    errors, columns = fits.standard_errors(), {}
+    for name, values in fits.values.items():
+        columns |= {name: values, f"{name}_stderr": errors[name]}
+    ended = [Status(int(each)).name for each in fits.status]
+    columns |= {"cost": fits.cost, "steps": fits.fit.steps, "success": fits.success, "status": ended}
+    return _pandas().DataFrame(columns)
+
+
+def _pandas():
+    try:
+        import pandas
+    except ImportError:
+        raise ImportError(
+            "to_dataframe makes a table of pandas: pip install pandas. Without it, values and standard_errors() "
+            "of a fit are dicts by name. Received: an environment without it"
+        ) from None
+    return pandas
+
+
+def drawn_fit(fit, curve, axes, level, points, residuals, components, x):
+    """Draw a `NamedFit`; arguments and what is returned as of `NamedFit.plot`, and `curve` its `CurveFitResult`."""
+    has_panel = axes is None if residuals is None else bool(residuals)
+    if has_panel and axes is not None:
+        raise ValueError("The residuals are a panel of a new figure: leave axes out, or residuals. Received: both")
+    panel = None
+    if has_panel:
+        import matplotlib.pyplot as plt
+
+        sizes = {"height_ratios": [3, 1]}
+        _, (axes, panel) = plt.subplots(2, 1, sharex=True, gridspec_kw=sizes, figsize=(8, 6), layout="constrained")
+    axes = curve.plot(axes, level, points, x)
+    if components and len(getattr(fit._f, "parts", list)()) > 1:
+        grid = axes.lines[-1].get_xdata()
+        for number, (title, values) in enumerate(fit.components(grid).items(), start=1):
+            axes.plot(grid, values, "--", lw=1, color=f"C{number % 10}", label=title, zorder=2)
+        axes.legend()
+    if panel is not None:
+        panel.axhline(0, color="C0", lw=1)
+        panel.plot(curve.xdata, fit.residuals(), "o", color="black", markersize=3)
+        panel.set(xlabel=axes.get_xlabel(), ylabel="residuals")
+        axes.set_xlabel("")
+    return axes

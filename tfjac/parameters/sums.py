@@ -3,19 +3,10 @@
 import numpy as np
 import tensorflow as tf
 
-from tfjac.parameters.model_parts import as_tensor
 from tfjac.parameters.ties import as_float64
 
 _FEW = 50
 """So many curves are computed one by one: to trace them for one call takes longer."""
-
-
-def in_order(x, y):
-    """Return the data in the order of x; as they are where x is a tuple."""
-    if not isinstance(x, np.ndarray):
-        return x, y
-    order = np.argsort(x)
-    return x[order], y[order]
 
 
 def both_ends(x, y):
@@ -33,13 +24,13 @@ def what_is_left(y, curve, is_background):
     return left if is_background or np.iscomplexobj(y) else np.clip(left, y.min(), y.max())
 
 
-def curves_of(curve, xs, values):
-    """Return curve(x, values), NumPy, for each x; all x of one length in one call.
+def curves_of(model, xs, values):
+    """Return the curve of a model, NumPy, for each x; all x of one length in one call.
 
     Args:
-        curve: function of x, a tensor `[n]` or a tuple of them, and of a dict of numbers by name.
+        model: `Model`.
         xs: list of arrays `[n]`, or of tuples of them.
-        values: list of dicts of numbers.
+        values: list of dicts of numbers by the names of its parameters; others are tied, or at their defaults.
     """
     alike: dict[tuple, list[int]] = {}
     for k, (x, each) in enumerate(zip(xs, values)):
@@ -49,11 +40,11 @@ def curves_of(curve, xs, values):
         if len(members) <= _FEW:
             for k in members:
                 numbers = {name: as_float64(values[k][name]) for name in names}
-                found[k] = curve(as_tensor(xs[k]), numbers).numpy()
+                found[k] = model(xs[k], **numbers).numpy()
             continue
         stacked = tf.nest.map_structure(lambda *rows: tf.constant(np.stack(rows)), *[xs[k] for k in members])
         numbers = {name: as_float64([values[k][name] for k in members]) for name in names}
-        curves = tf.vectorized_map(lambda given: curve(*given), (stacked, numbers)).numpy()
+        curves = tf.vectorized_map(lambda given: model(given[0], **given[1]), (stacked, numbers)).numpy()
         for k, each in zip(members, curves):
             found[k] = each
     return found
