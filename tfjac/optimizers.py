@@ -3,15 +3,13 @@
 from tfjac.fits.by_parts import least_squares_by_parts
 from tfjac.fits.curve_fit import curve_fit
 from tfjac.fits.least_squares import LeastSquaresProblem, least_squares
-from tfjac.fits.named import NamedParameters
-from tfjac.fits.normal_equations import DampedStep, NormalEquations, normal_equations
+from tfjac.fits.normal_equations import NormalEquations, normal_equations
 from tfjac.fits.results.batched_result import BatchedLeastSquaresResult
 from tfjac.fits.results.between_points import check_between
 from tfjac.fits.results.curve_fit_result import CurveFitResult
 from tfjac.fits.results.history import History
 from tfjac.fits.results.least_squares_result import LeastSquaresResult
 from tfjac.fits.results.pictures import plot_fit
-from tfjac.fits.results.statistics import correlation_of
 from tfjac.fits.supervision import LeastSquaresState
 from tfjac.keras import names  # noqa: F401  so that compile finds the optimizer
 from tfjac.keras.callbacks import Convergence, StepMonitor
@@ -33,14 +31,10 @@ from tfjac.linear.solvers import (
     SVDSolver,
 )
 from tfjac.linear.solvers.plan import Plan
-from tfjac.objective.complex_parts import parts_of
-from tfjac.objective.curve import Curve, Model, ModelFailed
-from tfjac.objective.curve_data import curve_data
 from tfjac.objective.declared import register_curvature
 from tfjac.objective.fisher import fisher_of_normal
 from tfjac.objective.not_squares import NotASumOfSquares
-from tfjac.objective.robust import RobustLoss, get_losses, losses_of
-from tfjac.objective.terms import CrossEntropyTerm, SeparableTerm, SquaredTerm
+from tfjac.objective.robust import RobustLoss
 from tfjac.steps.acceleration import AutoAcceleration, GeodesicAcceleration
 from tfjac.steps.damping import Damping, MultiplicativeDamping, NielsenDamping, RadiusDamping, TrustRegionDamping
 from tfjac.steps.damping.scaling import (
@@ -61,10 +55,7 @@ __all__ = [
     "CholeskySolver",
     "ConjugateGradientSolver",
     "Convergence",
-    "CrossEntropyTerm",
-    "Curve",
     "CurveFitResult",
-    "DampedStep",
     "Damping",
     "GaussianNLL",
     "GeodesicAcceleration",
@@ -80,11 +71,8 @@ __all__ = [
     "LevenbergMarquardt",
     "MarquardtScaling",
     "MemoryBudgetExceeded",
-    "Model",
-    "ModelFailed",
     "MoreScaling",
     "MultiplicativeDamping",
-    "NamedParameters",
     "NielsenDamping",
     "NormalEquations",
     "NotASumOfSquares",
@@ -98,25 +86,18 @@ __all__ = [
     "RadiusDamping",
     "SVDSolver",
     "Scaling",
-    "SeparableTerm",
     "Solver",
-    "SquaredTerm",
     "Status",
     "StepMonitor",
     "TrustRegionDamping",
     "check_between",
-    "correlation_of",
-    "curve_data",
     "curve_fit",
     "fisher_of_normal",
     "fit",
     "full_batch",
-    "get_losses",
     "least_squares",
     "least_squares_by_parts",
-    "losses_of",
     "normal_equations",
-    "parts_of",
     "plot_fit",
     "register_curvature",
 ]

@@ -11,7 +11,7 @@ from tfjac.linear import contracts
 from tfjac.steps.objective import Objective
 
 ROOT = pathlib.Path(tfjac.__file__).resolve().parent
-INSIDE = ("steps", "objective", "drive", "fits", "keras")
+INSIDE = ("steps", "drive", "keras")
 
 
 def test_siblings_use_the_public_face_of_the_optimizer():

@@ -8,7 +8,7 @@ import scipy.special
 import tensorflow as tf
 
 from tfjac.arguments import choice
-from tfjac.optimizers import CrossEntropyTerm, SeparableTerm, SquaredTerm
+from tfjac.objective.terms import CrossEntropyTerm, SeparableTerm, SquaredTerm
 
 
 class Likelihood(abc.ABC):

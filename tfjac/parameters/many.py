@@ -8,7 +8,9 @@ import numpy as np
 import tensorflow as tf
 
 from tfjac.arguments import as_numbers, check_eager, positive
-from tfjac.optimizers import BatchedLeastSquaresResult, Curve, Model, curve_data, least_squares
+from tfjac.objective.curve import Curve, Model
+from tfjac.objective.curve_data import curve_data
+from tfjac.optimizers import BatchedLeastSquaresResult, least_squares
 from tfjac.parameters.calling import curve_of
 from tfjac.parameters.layout import Layout
 from tfjac.parameters.lmfit_names import OF_MANY_FITS, SaysNames

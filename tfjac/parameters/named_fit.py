@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from tfjac.arguments import as_numbers, positive
-from tfjac.optimizers import Status, correlation_of
+from tfjac.fits.results.statistics import correlation_of
+from tfjac.optimizers import Status
 from tfjac.parameters.bootstrap import Bootstrap, bootstrapped
 from tfjac.parameters.layout import Layout
 from tfjac.parameters.lmfit_names import OF_FITS, SaysNames

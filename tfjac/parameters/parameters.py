@@ -9,7 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfjac.optimizers import NamedParameters
+from tfjac.fits.named import NamedParameters
 from tfjac.parameters import together
 from tfjac.parameters.expressions import CONSTANTS
 from tfjac.parameters.fitting import fit_curve, fit_residuals

@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfjac.optimizers import get_losses, least_squares, losses_of, parts_of
+from tfjac.objective.complex_parts import parts_of
+from tfjac.objective.robust import get_losses, losses_of
+from tfjac.optimizers import least_squares
 from tfjac.parameters.layout import Layout
 
 _PASSED_ON = (

@@ -8,7 +8,8 @@ import numpy as np
 
 from tfjac.arguments import check_eager
 from tfjac.graph import call_converted
-from tfjac.optimizers import Curve, Model, ModelFailed, curve_data
+from tfjac.objective.curve import Curve, Model, ModelFailed
+from tfjac.objective.curve_data import curve_data
 from tfjac.parameters.calling import names_taken
 from tfjac.parameters.fitting import fit_residuals
 from tfjac.parameters.ties import renamed
