@@ -1,11 +1,15 @@
 """Replay and inlining: the same values as running the program again by hand."""
 
+import gc
+import weakref
+
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfjac.graph import ancestors, between, captured_tensor, inline_calls, replay, source_in
+from tfjac.graph import ancestors, between, captured_tensor, forgotten_with_graphs, inline_calls, replay, source_in
+from tfjac.graph.nodes.tracing import trace
 
 
 @pytest.fixture
@@ -253,3 +257,33 @@ def test_places_that_a_source_decides_stay_open():
         return inline_calls([masked], sources)[0].shape.as_list()
 
     assert run() == [None]
+
+
+class Square:
+    """A Python function of which one can see whether it is still there."""
+
+    def __call__(self, array):
+        return array**2
+
+
+def copied_from_a_trace():
+    """A function that has a Python function from another, which is gone, there also in a branch; and where that is."""
+    function, x = Square(), tf.constant(3.0)
+
+    def called():
+        return forgotten_with_graphs(tf.numpy_function(function, [x], tf.float32, stateful=False))
+
+    def traced():
+        return called() + tf.cond(x > 1.0, called, lambda: x)
+
+    return tf.function(trace(traced).place, autograph=False).get_concrete_function(), weakref.ref(function)
+
+
+@pytest.mark.usefixtures("others_frozen")
+def test_python_is_forgotten_with_the_last_graph_that_calls_it():
+    copy, there = copied_from_a_trace()
+    gc.collect()
+    assert copy() == 18.0
+    del copy
+    gc.collect()
+    assert there() is None

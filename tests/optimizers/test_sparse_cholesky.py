@@ -1,7 +1,11 @@
 """Factorisations of a sparse JᵀJ, each library against dense NumPy in float64."""
 
+import concurrent.futures
+import threading
+
 import numpy as np
 import pytest
+import scipy.sparse.linalg
 import tensorflow as tf
 
 from tfjac.linear.solvers import sparse_cholesky
@@ -100,6 +104,38 @@ def test_what_is_not_positive_definite_is_refused(library, corner):
     assert factors.solve(entries, right) is None
     entries[0] = 2.0
     np.testing.assert_allclose(factors.solve(entries, right), [0, 0, 1])
+
+
+class Factors:
+    """SuperLU's, of which one can see in which threads they are made and freed."""
+
+    made, freed, splu = [], [], staticmethod(scipy.sparse.linalg.splu)
+
+    def __init__(self, *arguments, **options):
+        self.given = self.splu(*arguments, **options)
+        self.made.append(threading.get_ident())
+
+    def __getattr__(self, name):
+        return getattr(self.given, name)
+
+    def __del__(self, thread=threading.get_ident):
+        self.freed.append(thread())
+
+
+def test_factors_are_freed_where_they_were_made(monkeypatch, rng):
+    """SciPy loses the memory of those freed in another thread; also where what they belong to is gone."""
+    monkeypatch.setattr("scipy.sparse.linalg.splu", Factors)
+    columns, values = blocks_of(rng)
+    pattern, right = GramPattern(SIZE, columns), np.ones(SIZE)
+    gram = dense(columns, values).T @ dense(columns, values)
+    for count in (1, 2, 3):
+        factors = sparse_cholesky.SuperLU(pattern)
+        for damping in (1.0, 2.0, 3.0):
+            given = lower(pattern, gram + damping * np.eye(SIZE)), right
+            with concurrent.futures.ThreadPoolExecutor(1) as pool:
+                assert pool.submit(factors.solve, *given).result() is not None
+        assert len(Factors.made) == len(Factors.freed) + 1 == 3 * count
+    assert len({*Factors.made, *Factors.freed}) == 1
 
 
 @has_cholmod

@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfjac._warn import place_in_program, warn
-from tfjac.graph import ancestors, handle_in
+from tfjac.graph import ancestors, forgotten_with_graphs, handle_in
 from tfjac.keras.moving_statistics import LEFT, advice, largest_momentum
 from tfjac.keras.state import REPEATED, Seen, StateVariables
 from tfjac.objective.variables import variable_name
@@ -75,7 +75,7 @@ class Pitfalls:
                 self._look_at_statistics(int(steps.numpy()))
 
         self._place = place_in_program()
-        tf.py_function(look, [seen, repeated, steps], [])
+        forgotten_with_graphs(tf.py_function(look, [seen, repeated, steps], []))
         return True
 
     def _look_at_statistics(self, steps: int) -> None:

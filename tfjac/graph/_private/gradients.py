@@ -70,9 +70,9 @@ def forget_with(gradient: Callable, name: str) -> None:
     weakref.finalize(gradient, registered.pop, name, None)
 
 
-def keep_with(graph: tf.Graph, gradient: Callable) -> None:
-    """Have a gradient live as long as a graph whose ops have it."""
-    graph._tfjac_gradients = [*getattr(graph, "_tfjac_gradients", ()), gradient]
+def keep_with(graph: tf.Graph, function: Callable) -> None:
+    """Have a Python function live as long as a graph whose ops call it, or have it as their gradient."""
+    graph._tfjac_functions = [*getattr(graph, "_tfjac_functions", ()), function]
 
 
 def set_conversion(op: tf.Operation, edit: Callable | None = None, shortcut: Callable | None = None) -> None:

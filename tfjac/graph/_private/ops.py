@@ -10,8 +10,9 @@ from tensorflow.python.ops import handle_data_util as _handle_data
 from tensorflow.python.ops import script_ops as _script_ops
 from tensorflow.python.ops.parallel_for import pfor as _pfor
 
-from tfjac.graph._private.gradients import input_gradients
-from tfjac.graph._private.graphs import is_taped
+from tfjac.graph._private.gradients import input_gradients, keep_with
+from tfjac.graph._private.graphs import is_function_graph, is_taped, outer_graph
+from tfjac.graph.facts import facts_of
 from tfjac.types import Tensor
 
 
@@ -30,6 +31,7 @@ def copy_op(op: tf.Operation, inputs: Sequence[Tensor]) -> tf.Operation:
             op.type, inputs, [output.dtype for output in op.outputs], name=op.name, attrs=attributes, op_def=op.op_def
         )
     copy_traceback(op, copy)
+    _keep_python(copy)
     if is_taped():
         _show_tapes(copy)
     return copy
@@ -98,5 +100,32 @@ def python_function(op: tf.Operation) -> Callable | Any:
 
     The op holds no more of it than a number.
     """
-    wrapper = _script_ops._py_funcs.get(op.get_attr("token").decode())
-    return getattr(wrapper, "_func", None)
+    return getattr(_called(op), "_func", None)
+
+
+def forgotten_with_graphs(called: Any) -> Any:
+    """Return what `tf.numpy_function` or `tf.py_function` did, and have their function live as long as graphs need it.
+
+    TensorFlow keeps it with the graph that all others are in, and where that is the one of eager calls, for ever. Only
+    then a graph that is saved, and loaded in the same process, finds it.
+    """
+    first = tf.nest.flatten(called)[0]
+    if not tf.executing_eagerly():
+        op = first if isinstance(first, tf.Operation) else first.op
+        around = _keep_python(op)
+        if around is not op.graph:
+            around._py_funcs_used_in_graph.remove(_called(op))
+    return called
+
+
+def _keep_python(op: tf.Operation) -> tf.Graph:
+    """Have the functions around `op` keep what it calls of Python, if anything; return the graph that they are in."""
+    graph: Any = op.graph
+    while facts_of(op).kind == "python" and is_function_graph(graph):
+        keep_with(graph, _called(op))
+        graph = outer_graph(graph)
+    return graph
+
+
+def _called(op: tf.Operation) -> Any:
+    return _script_ops._py_funcs.get(op.get_attr("token").decode())

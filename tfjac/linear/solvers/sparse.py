@@ -1,13 +1,14 @@
 """A sparse factorisation of the normal equations: for residuals that touch few parameters each, however they meet."""
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from tfjac.graph import compiled_by_xla
+from tfjac.graph import compiled_by_xla, forgotten_with_graphs
 from tfjac.linear.contracts import LinearModel
 from tfjac.linear.factors.sparse_rows import SparseRows, side_by_side, sparse_rows
 from tfjac.linear.solvers.base import Cost, Solve, Solved, Solver, System, finite_or_zeros
@@ -83,20 +84,24 @@ class _SparseSystem(System):
         free = linearisation.only_free(tf.ones_like(self.gradient))
         self._columns, self._kept = [block.columns for block in blocks], _Kept()
         tensors = [tensor for block in blocks for tensor in (block.columns, _masked(block, free))]
-        self._entries = tf.numpy_function(self._kept.gram, [tf.size(free), *tensors], tf.float64, stateful=False)
+        self._entries = _called(self._kept.gram, [tf.size(free), *tensors], tf.float64)
 
     def solver(self, scaling: Tensor) -> Solve:
         def solve(damping: Tensor, residual: Tensor | None = None) -> Solved:
             gradient = self.gradient if residual is None else self._linearisation.jacobian.adjoint(residual)
             diagonal = damping * scaling + self._linearisation.prior.precision
             given = [self._entries, diagonal, -gradient, *self._columns]
-            step, solved = tf.numpy_function(self._kept.solve, given, [gradient.dtype, tf.bool], stateful=False)
+            step, solved = _called(self._kept.solve, given, [gradient.dtype, tf.bool])
             return finite_or_zeros(tf.ensure_shape(step, gradient.shape), tf.ensure_shape(solved, []))
 
         return solve
 
     def quadratic(self, step: Tensor) -> Tensor:
         return self._linearisation.quadratic(step)
+
+
+def _called(function: Callable, tensors: list[Tensor], dtypes: Any) -> Any:
+    return forgotten_with_graphs(tf.numpy_function(function, tensors, dtypes, stateful=False))
 
 
 def _least(number: Any, most: Any) -> Any:

@@ -1,8 +1,10 @@
 """Sparse factorisations of a symmetric matrix whose pattern stays: what follows from the pattern is found once."""
 
 import abc
+import concurrent.futures
 import functools
 import importlib
+import weakref
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,10 @@ import scipy.sparse.linalg
 
 from tfjac.linear.solvers.sparse_gram import GramPattern
 from tfjac.types import Array
+
+_THREAD, _UNUSED = concurrent.futures.ThreadPoolExecutor(1, "tfjac_factors"), list[Any]()
+"""Where SuperLU's factors are made, and what is to be freed there: SciPy loses the memory of those freed elsewhere (its
+issue 15921), and for Python a thread of TensorFlow's that calls it is another one each time."""
 
 
 class SparseCholesky(abc.ABC):
@@ -102,25 +108,26 @@ class SuperLU(SparseCholesky):
 
     _order: Any = None  # compressed columns of the matrix in the order in which it fills least, once that is known
 
+    def __init__(self, pattern: GramPattern) -> None:
+        super().__init__(pattern)
+        self._factors = list[Any]()  # one, or none
+        weakref.finalize(self, _UNUSED.append, self._factors)
+
     def _factor(self, entries: Array) -> bool:
         places, self._columns, matrix = self._whole() if self._order is None else self._order
         matrix.data[:] = entries[places]
         try:
-            self._factors = factors = scipy.sparse.linalg.splu(
-                matrix,
-                permc_spec="MMD_AT_PLUS_A" if self._order is None else "NATURAL",
-                diag_pivot_thresh=0.0,
-                options={"SymmetricMode": True},
-            )
+            _THREAD.submit(_factor_anew, self._factors, matrix, self._order is not None).result()
         except RuntimeError:  # a pivot that is zero
             return False
+        (factors,) = self._factors
         if self._order is None:
             self._order = self._whole(factors.perm_c)
         return np.array_equal(factors.perm_r, factors.perm_c) and bool((factors.U.diagonal() > 0).all())
 
     def _solve(self, right: Array) -> Array:
         result = np.empty_like(right)
-        result[self._columns] = self._factors.solve(right[self._columns])
+        result[self._columns] = self._factors[0].solve(right[self._columns])
         return result
 
     def _whole(self, positions: Array | None = None) -> tuple:
@@ -139,6 +146,15 @@ class SuperLU(SparseCholesky):
         matrix = scipy.sparse.coo_array((numbers, (positions[rows], positions[columns])), shape=shape).tocsc()
         matrix.sort_indices()
         return matrix.data - 1, np.argsort(positions), matrix.astype(np.float64)
+
+
+def _factor_anew(factors: list, matrix: Any, ordered: bool) -> None:
+    """Put the factors of a matrix in the place of the last ones, in the thread that made those."""
+    _UNUSED.clear()
+    factors.clear()
+    order = "NATURAL" if ordered else "MMD_AT_PLUS_A"
+    options = {"SymmetricMode": True}
+    factors.append(scipy.sparse.linalg.splu(matrix, permc_spec=order, diag_pivot_thresh=0.0, options=options))
 
 
 @functools.cache
