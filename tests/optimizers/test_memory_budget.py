@@ -12,8 +12,8 @@ import pytest
 import tensorflow as tf
 
 import tfjac
+from tfjac.memory_budget import bytes_of, checked_memory_budget, free_memory
 from tfjac.optimizers import LeastSquaresProblem, LevenbergMarquardt
-from tfjac.optimizers.memory_budget import bytes_of, checked_memory_budget, free_memory
 
 
 def smooth(length):

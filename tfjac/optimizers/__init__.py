@@ -1,5 +1,6 @@
 """Levenberg-Marquardt on variables: for Keras models, and for any least-squares problem."""
 
+from tfjac.memory_budget import MemoryBudgetExceeded
 from tfjac.optimizers.complex_parts import parts_of
 from tfjac.optimizers.damping import Damping, MultiplicativeDamping, NielsenDamping, RadiusDamping, TrustRegionDamping
 from tfjac.optimizers.damping.scaling import (
@@ -25,7 +26,6 @@ from tfjac.optimizers.keras.levenberg_marquardt import LevenbergMarquardt
 from tfjac.optimizers.keras.robust_error import RobustError
 from tfjac.optimizers.loop.acceleration import AutoAcceleration, GeodesicAcceleration
 from tfjac.optimizers.loop.records import Outcome, Report
-from tfjac.optimizers.memory_budget import MemoryBudgetExceeded
 from tfjac.optimizers.objective.curve import Curve, Model, ModelFailed
 from tfjac.optimizers.objective.curve_data import curve_data
 from tfjac.optimizers.objective.declared import register_curvature

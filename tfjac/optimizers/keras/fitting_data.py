@@ -9,9 +9,9 @@ import tensorflow as tf
 from tfjac.arguments import positive_integer
 from tfjac.graph import handle_in, read_graph
 from tfjac.jacobians.passes.chunks import bytes_of_pass
+from tfjac.memory_budget import AUTO, bytes_of, checked_memory_budget
 from tfjac.optimizers.keras.batch_sources import batches_of, is_source
 from tfjac.optimizers.keras.full_batch import examples
-from tfjac.optimizers.memory_budget import AUTO, bytes_of, checked_memory_budget
 
 VALIDATION_BATCH = 4096
 

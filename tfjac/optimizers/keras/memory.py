@@ -10,6 +10,7 @@ import tensorflow as tf
 from tfjac._warn import warn
 from tfjac.arguments import described_value
 from tfjac.graph import as_tf_variable
+from tfjac.memory_budget import bytes_in_words, bytes_of
 from tfjac.optimizers.columns import Columns
 from tfjac.optimizers.damping.scaling import IdentityScaling
 from tfjac.optimizers.execution.replicas.replicated_objective import ReplicatedObjective
@@ -21,7 +22,6 @@ from tfjac.optimizers.execution.streamed.windows import Windows
 from tfjac.optimizers.keras.arguments import REMEMBERED_WITHOUT_CONSTRAINTS, refuse_constraints
 from tfjac.optimizers.loop.acceleration import AutoAcceleration
 from tfjac.optimizers.loop.method import Method
-from tfjac.optimizers.memory_budget import bytes_in_words, bytes_of
 from tfjac.optimizers.objective.in_units import ObjectiveInUnits
 from tfjac.optimizers.objective.objective import LocalObjective
 from tfjac.optimizers.solvers import AutoSolver, CholeskySolver, Solver

@@ -13,9 +13,9 @@ from tfjac.jacobians.factors.forms import DenseFactor
 from tfjac.jacobians.operator import JacobianOperator, operator_of
 from tfjac.jacobians.passes.chunks import bytes_of_pass
 from tfjac.jacobians.passes.linearise import NoForwardMode
+from tfjac.memory_budget import bytes_in_words, exceeded
 from tfjac.optimizers.contracts import Allowed
 from tfjac.optimizers.linear_model.product_rows import ProductRows, products_of_all_rows
-from tfjac.optimizers.memory_budget import bytes_in_words, exceeded
 from tfjac.types import Tensor
 
 FEW_ROWS = 1000

@@ -4,11 +4,11 @@ from collections.abc import Iterable
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from tfjac.arguments import positive, positive_integer
+from tfjac.memory_budget import AUTO, bytes_of, checked_memory_budget
 from tfjac.optimizers.contracts import Allowed
 from tfjac.optimizers.damping import Competition, Damping, get_damping
 from tfjac.optimizers.damping.scaling import Scaling, get_scaling
 from tfjac.optimizers.loop.acceleration import GeodesicAcceleration, get_acceleration
-from tfjac.optimizers.memory_budget import AUTO, bytes_of, checked_memory_budget
 from tfjac.optimizers.solvers import Solver, get_solver
 from tfjac.optimizers.solvers.precision import checked_gram_dtype
 from tfjac.types import AccelerationName, DampingName, GramDType, MemoryBudget, ScalingName, SolverName

@@ -21,6 +21,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from tfjac.graph import SMALL, numbers_in_all
+from tfjac.memory_budget import tell_of_left_out
 from tfjac.optimizers import arrays
 from tfjac.optimizers.conditions.bounds import Box
 from tfjac.optimizers.conditions.equality import Equality
@@ -42,7 +43,6 @@ from tfjac.optimizers.loop.beside import shares_of
 from tfjac.optimizers.loop.method import Method
 from tfjac.optimizers.loop.records import Attempt, Leeway, Report, State
 from tfjac.optimizers.loop.residual_curvature import Curved, Secant
-from tfjac.optimizers.memory_budget import tell_of_left_out
 from tfjac.optimizers.solvers import Solver, System
 from tfjac.optimizers.solvers.plane_system import PlaneSystem
 from tfjac.optimizers.solvers.precision import prepared

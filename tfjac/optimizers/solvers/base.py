@@ -7,9 +7,9 @@ from typing import Any, NamedTuple, TypeAlias
 
 import tensorflow as tf
 
+from tfjac.memory_budget import exceeded
 from tfjac.optimizers import arrays
 from tfjac.optimizers.contracts import LinearModel
-from tfjac.optimizers.memory_budget import exceeded
 from tfjac.optimizers.solvers.problem_sizes import ProblemSizes
 from tfjac.types import Config, Tensor
 
