@@ -135,11 +135,6 @@ class DPOptimizer(keras.optimizers.Optimizer):
                 f"Received: clip_norm={clip_norm!r}, clipping={clipping!r}"
             )
         self._gradient_noise = self.clipping.gradient_noise(self.noise_multiplier, self.batch_size)
-        if self.clipping.publishes and self._parts > 1:
-            raise ValueError(
-                "clipping='adaptive' adapts after every batch, so a step must be one batch. Use a larger batch, or "
-                f"another clipping. Received: gradient_accumulation_steps={self._parts}"
-            )
         if self.batch_size is None and self._parts > 1:
             raise ValueError(
                 "A step that is spread over several batches needs batch_size, the expected number of examples of all "
@@ -253,7 +248,8 @@ class DPOptimizer(keras.optimizers.Optimizer):
         def release(value, deviation):
             return _over_replicas(with_noise(value, deviation), replicas)
 
-        self.clipping.update(norms, release, self.batch_size)
+        ends_step = (tf.convert_to_tensor(self._iterations) + 1) % self._parts == 0
+        self.clipping.update(norms, release, self.batch_size, ends_step)
         plain = tf.gradients(found.shared or [tf.zeros([])], [as_tf_variable(variable) for variable in variables])
         return [_sum(noisy.get(id(v)), gradient) for v, gradient in zip(variables, plain)]
 
