@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from tfjac.arguments import deserialized, positive, resolve, serialized
 from tfjac.graph import SeenLoss, as_tf_variable, eager_creation
-from tfjac.jacobians import Batch, scaled_gradients
+from tfjac.jacobians import scaled_gradients
 from tfjac.privacy.clipping import CLIPPINGS, ClipNorm, Clipping, PerLayerClipping
 from tfjac.privacy.example_losses import example_losses
 from tfjac.privacy.noise import Noise
@@ -59,7 +59,8 @@ class DPOptimizer(keras.optimizers.Optimizer):
     The loss counts as a mean over the rows of the batch. An example adds nothing if its gradient is not finite.
     A loss or layer that mixes examples is refused by the name of the op, also if only the values of the data mix.
 
-    For large batches, give the inner optimizer `gradient_accumulation_steps`: the noise is that of the whole batch.
+    For batches that do not fit into memory, give the inner optimizer `gradient_accumulation_steps`: so many batches are
+    one step, whose noise is that of all their examples.
     Under a `tf.distribute` strategy the noise is that of the batch of all replicas.
 
     Args:
@@ -69,7 +70,6 @@ class DPOptimizer(keras.optimizers.Optimizer):
         noise_multiplier: σ, not negative; zero clips only, which is not private. `noise_for` computes it from ε.
         batch_size: the expected number of examples of a step, which the sum is divided by. Give it with
             `poisson_batches`, and if the inner optimizer sums up batches. The number of rows of the batch if None.
-            Only with it large batches of an open size are taken by slices, which saves memory.
             Steps with more examples than Poisson samples of this size can have are refused when they run: ε would be
             larger than what is computed from it. Under XLA only `PrivacyBudget` refuses them.
         clipping: "fixed", min(1, C/norm); "automatic", C/(norm + 0.01); "adaptive", with a C that follows the median of
@@ -88,8 +88,7 @@ class DPOptimizer(keras.optimizers.Optimizer):
 
     An earlier state that is restored takes its count of steps back, so ε is that of the restored weights alone.
 
-    Cost: one forward and one backward pass, and what the norms cost (`tfjac.per_example_gradient_norms`). Large batches
-    of convolutions and recurrent layers are taken by slices: a second forward pass, and the memory of a slice.
+    Cost: one forward and one backward pass, and what the norms cost (`tfjac.per_example_gradient_norms`).
     Reference: Abadi et al. (2016), "Deep learning with differential privacy".
     """
 
@@ -234,10 +233,9 @@ class DPOptimizer(keras.optimizers.Optimizer):
         replicas = tf.distribute.get_strategy().num_replicas_in_sync  # Keras divides the loss of each by their number
         losses = found.losses * tf.cast(replicas, found.losses.dtype)
         reached = [v for v, connected in zip(variables, found.connected) if connected]
-        groups = self.clipping.groups(reached)
         given = self.batch_size and self.batch_size / self._parts
-        batch = Batch(found.data, given and given / replicas)
-        sums, norms = scaled_gradients(losses, reached, self._factors, only_finite=True, groups=groups, batch=batch)
+        groups = self.clipping.groups(reached)
+        sums, norms = scaled_gradients(losses, reached, self._factors, only_finite=True, groups=groups)
         felt = norms != 0 if groups is None else tf.reduce_any(norms != 0, axis=1)
         self._count(tf.logical_or(felt, losses != 0), replicas)
         count = _over_replicas(tf.cast(tf.size(losses), tf.float32), replicas) if given is None else given
