@@ -261,6 +261,22 @@ def test_adaptive_clipping_moves_once_for_the_batches_of_a_step():
         assert float(model.optimizer.clipping.bound()) == pytest.approx(bound) and above not in (0, N / 2)
 
 
+@pytest.mark.parametrize("is_open", [True, False])
+def test_a_batch_that_memory_cannot_hold_is_refused(is_open, monkeypatch):
+    model = keras.Sequential([keras.Input((4,)), LAYERS.Dense(8, "tanh"), LAYERS.Dense(8)])
+    rows, size = 6000, 6000 if is_open else None
+    model.compile(privacy.DPOptimizer(keras.optimizers.SGD(1.0), 1.0, 0.0, batch_size=size), "mse")
+    data = tf.data.Dataset.from_tensor_slices((np.zeros((rows, 4), "float32"), np.zeros((rows, 8), "float32")))
+    data = data.batch(rows, drop_remainder=not is_open)
+    taken = 4 * rows * (4 + 8 + 8 + 8)  # bytes that two products take in and give
+    monkeypatch.setattr("tfjac.memory_budget.free_memory", lambda: 2 * taken - 2)
+    monkeypatch.setattr("tfjac.memory_budget.LEAST", 0)
+    with pytest.raises(tfjac.MemoryBudgetExceeded, match=r"takes 0.6 MB.*gradient_accumulation_steps.*of 6000 rows"):
+        model.fit(data, shuffle=False, verbose=0)
+    monkeypatch.setattr("tfjac.memory_budget.free_memory", lambda: 2 * taken)
+    model.fit(data, shuffle=False, verbose=0)
+
+
 @pytest.mark.by_day(None)
 @pytest.mark.parametrize(
     "inner",

@@ -8,8 +8,11 @@ import keras
 import tensorflow as tf
 
 from tfjac.arguments import deserialized, positive, resolve, serialized
-from tfjac.graph import SeenLoss, as_tf_variable, eager_creation
+from tfjac.graph import Dependence, SeenLoss, as_tf_variable, compiled_by_xla, eager_creation, source_in
+from tfjac.graph.facts import facts_of
 from tfjac.jacobians import scaled_gradients
+from tfjac.jacobians.shapes import product
+from tfjac.memory_budget import AUTO, MemoryBudgetExceeded, bytes_in_words, bytes_of
 from tfjac.privacy.clipping import CLIPPINGS, ClipNorm, Clipping, PerLayerClipping
 from tfjac.privacy.example_losses import example_losses
 from tfjac.privacy.noise import Noise
@@ -85,6 +88,8 @@ class DPOptimizer(keras.optimizers.Optimizer):
         TypeError, ValueError: for arguments that do not fit; in `fit`, for a loss that mixes examples, for a loss that
             depends on no data, and in eager execution.
         tf.errors.InvalidArgumentError: in `fit`, if the steps have more examples than `batch_size` declares.
+        MemoryBudgetExceeded: in `fit`, before anything is allocated, for a batch that the free memory cannot hold: on a
+            CPU, without XLA, and with a size that the trace or `batch_size` tells. Steps of loops are not counted.
 
     An earlier state that is restored takes its count of steps back, so ε is that of the restored weights alone.
 
@@ -234,6 +239,7 @@ class DPOptimizer(keras.optimizers.Optimizer):
         losses = found.losses * tf.cast(replicas, found.losses.dtype)
         reached = [v for v, connected in zip(variables, found.connected) if connected]
         given = self.batch_size and self.batch_size / self._parts
+        _check_fits(losses, reached, given and given / replicas)
         groups = self.clipping.groups(reached)
         sums, norms = scaled_gradients(losses, reached, self._factors, only_finite=True, groups=groups)
         felt = norms != 0 if groups is None else tf.reduce_any(norms != 0, axis=1)
@@ -293,6 +299,29 @@ def _checked_clip_norm(given: ClipNorm) -> ClipNorm:
     if not isinstance(given, dict):
         return positive("clip_norm", given, below=math.inf)
     return {str(name): positive(f"clip_norm[{name!r}]", bound, below=math.inf) for name, bound in given.items()}
+
+
+def _check_fits(losses, variables, expected):
+    """Raise MemoryBudgetExceeded where so many rows take too much: else the system may end the process without a word.
+
+    What is counted is what enters and leaves the ops at which weights meet data, for each row. A step keeps as much
+    until the norms are known, and takes more than twice as much. A GPU that is full says so by itself, and what XLA
+    keeps is not known.
+    """
+    rows, budget = losses.shape[0] or expected, bytes_of(AUTO)
+    if rows is None or tf.config.get_visible_devices("GPU") or compiled_by_xla(losses.graph):
+        return
+    path = Dependence([source_in(losses.graph, as_tf_variable(variable)) for variable in variables]).path([losses])
+    met = {x.ref(): x for op in path if facts_of(op).meets_weights for x in (*op.inputs, *op.outputs)}.values()
+    carried = [x for x in met if x.dtype.is_floating and x.shape.rank and x.shape[0] in (None, losses.shape[0])]
+    taken = rows * sum(product(size or 1 for size in x.shape[1:]) * x.dtype.size for x in carried)
+    if taken > budget:
+        raise MemoryBudgetExceeded(
+            f"What the layers of a batch take in and give takes {bytes_in_words(taken)}, more than half of what is "
+            f"free, {bytes_in_words(budget)}, and a private step twice as much. Use batches of fewer rows, by rows= of "
+            "poisson_batches or batch_size= of fit, and let the inner optimizer sum them up by "
+            f"gradient_accumulation_steps: the step is the same. Received: batches of {rows:g} rows"
+        )
 
 
 def _over_replicas(value, replicas):
