@@ -10,7 +10,8 @@ step is clipped, noised SGD: by `tfjac.privacy.DPOptimizer` in `train_on_batch`,
 in a loop of PyTorch, with gradients of examples (`hooks`) or without (`ghost`). Runs take turns. Times are medians
 of the steps after the fifth. The memory is by how much the process grew at most since its model was built, tracing
 included. The results are kept in `benchmarks/results/private_training.json`. With `--large` the batches have an open
-size, as those of `poisson_batches`, by Keras' training function; and the results are kept in `private_large.json`.
+size, as those of `poisson_batches`, by Keras' training function. A private step sums up batches of 256, beside one that
+takes the batch whole; and the results are kept in `private_large.json`.
 """
 
 import argparse
@@ -28,8 +29,9 @@ import numpy as np
 RESULTS = pathlib.Path(__file__).parent / "results" / "private_training.json"
 EXAMPLES, CLASSES, WORDS, CLIP_NORM, NOISE, RATE = 64, 10, 5000, 1.0, 1.0, 1e-3
 NETWORKS = ("convolutions", "LSTM")
-LARGE = (1024, 4096)
+LARGE, ROWS = (1024, 4096), 256
 STEPS_OF = {"tfjac": ("plain", "private"), "opacus": ("plain", "hooks", "ghost")}
+STEPS_OF_LARGE = {"tfjac": ("plain", "private", "private, whole")}
 
 
 def data(network, examples=EXAMPLES):
@@ -59,26 +61,29 @@ def by_keras(network, kind, examples=EXAMPLES):
             keras.Input((64,), dtype="int32"), layers.Embedding(WORDS, 32), layers.LSTM(64), layers.Dense(CLASSES),
         ],
     }  # fmt: skip
-    model, optimizer = keras.Sequential(stacks[network]), keras.optimizers.SGD(RATE)
-    if kind == "private":
+    parts = examples // ROWS if examples in LARGE and kind == "private" else 1
+    model = keras.Sequential(stacks[network])
+    optimizer = keras.optimizers.SGD(RATE, gradient_accumulation_steps=parts if parts > 1 else None)
+    if kind.startswith("private"):
         optimizer = privacy.DPOptimizer(optimizer, CLIP_NORM, NOISE, batch_size=examples)
     model.compile(optimizer, keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     x, y = data(network, examples)
     if examples not in LARGE:
         return lambda: model.train_on_batch(x, y)
-    batches = iter(_of_open_size(x, y))
+    batches = iter(_of_open_size(x, y, parts))
     model.make_train_function()
-    return lambda: tf.nest.map_structure(np.asarray, model.train_function(batches))
+    return lambda: [tf.nest.map_structure(np.asarray, model.train_function(batches)) for _ in range(parts)]
 
 
-def _of_open_size(x, y):
-    """Return a data set of one batch, for ever, whose size is not known while tracing."""
+def _of_open_size(x, y, parts):
+    """Return a data set of the parts of one batch, for ever, whose size is not known while tracing."""
     import itertools
 
     import tensorflow as tf
 
     specs = [tf.TensorSpec([None, *each.shape[1:]], each.dtype) for each in (x, y)]
-    return tf.data.Dataset.from_generator(lambda: itertools.repeat((x, y)), output_signature=tuple(specs))
+    each = list(zip(np.split(x, parts), np.split(y, parts), strict=True))
+    return tf.data.Dataset.from_generator(lambda: itertools.cycle(each), output_signature=tuple(specs))
 
 
 def by_torch(network, kind):
@@ -156,7 +161,8 @@ def run(python, *what):
 
 def measured(pythons, rounds, steps, examples=EXAMPLES):
     """Return `{network: {library: {kind: [median ms, MB]}}}`, or an error in the place of the numbers."""
-    runs = [(one, library, kind) for one in NETWORKS for library in pythons for kind in STEPS_OF[library]]
+    steps_of = STEPS_OF_LARGE if examples in LARGE else STEPS_OF
+    runs = [(one, library, kind) for one in NETWORKS for library in pythons for kind in steps_of[library]]
     found = {each: [] for each in runs}
     for _ in range(rounds):
         for network, library, kind in runs:

@@ -18,7 +18,6 @@ from tfjac.keras.full_batch import full_batch
 from tfjac.keras.gaussian_nll import GaussianNLL
 from tfjac.keras.levenberg_marquardt import LevenbergMarquardt
 from tfjac.keras.robust_error import RobustError
-from tfjac.linear.memory_budget import MemoryBudgetExceeded
 from tfjac.linear.solvers import (
     AutoSolver,
     CholeskySolver,
@@ -31,6 +30,7 @@ from tfjac.linear.solvers import (
     SVDSolver,
 )
 from tfjac.linear.solvers.plan import Plan
+from tfjac.memory_budget import MemoryBudgetExceeded
 from tfjac.objective.declared import register_curvature
 from tfjac.objective.fisher import fisher_of_normal
 from tfjac.objective.not_squares import NotASumOfSquares

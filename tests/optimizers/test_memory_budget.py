@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 import tfjac
-from tfjac.linear.memory_budget import bytes_of, checked_memory_budget, free_memory
+from tfjac.memory_budget import bytes_of, checked_memory_budget, free_memory
 from tfjac.optimizers import LeastSquaresProblem, LevenbergMarquardt
 
 

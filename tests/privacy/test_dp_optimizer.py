@@ -199,14 +199,82 @@ def test_noise_is_that_of_the_whole_step(accumulated, batch_size):
     assert np.abs(np.corrcoef(rows) - np.eye(6)).max() < 0.1
 
 
-@pytest.mark.by_day(None)
-def test_accumulated_batches_are_one_batch():
-    inner = keras.optimizers.SGD(1.0, gradient_accumulation_steps=3)
-    model, whole = compiled("dense", inner=inner, batch_size=N), compiled("dense")
-    x, y = data_of(model, np.random.default_rng(5))
-    for got, expected in zip(one_step(model, x, y, batch_size=N // 3), one_step(whole, x, y)):
-        np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-6)
-    assert model.optimizer.steps == whole.optimizer.steps == 1
+BETAS, EPSILON, RATE = (0.875, 0.984375), 2.0**-20, 0.125
+"""What Keras' Adam rounds to float32 on its way stays as it is."""
+
+
+def _by_adam(gradient, state, step):
+    """Adam in NumPy, as Kingma & Ba have it at the end of their section 2; `state` is changed in place."""
+    state[:] = [beta * moment + (1 - beta) * gradient**k for beta, moment, k in zip(BETAS, state, (1, 2))]
+    first, second = 1 - np.power(BETAS, step)
+    return RATE * np.sqrt(second) / first * state[0] / (np.sqrt(state[1]) + EPSILON)
+
+
+INNER = {
+    "SGD": (lambda **options: keras.optimizers.SGD(RATE, **options), lambda gradient, state, step: RATE * gradient),
+    "Adam": (lambda **options: keras.optimizers.Adam(RATE, *BETAS, EPSILON, **options), _by_adam),
+}
+
+
+@pytest.mark.parametrize("name", INNER)
+def test_batches_that_the_inner_optimizer_sums_up_are_one_batch(name):
+    """Three steps, each of 5, 5 and 2 examples, in float64. The oracle clips, sums up and steps in NumPy."""
+    rng, (inner, step_of) = np.random.default_rng(5), INNER[name]
+    x, y = (rng.normal(size=(N, k)).astype("float32") for k in (6, 2))
+
+    def model_of(**accumulation):
+        keras.utils.set_random_seed(0)
+        layers = [LAYERS.Dense(8, "tanh", dtype="float64"), LAYERS.Dense(2, dtype="float64")]
+        model = keras.Sequential([keras.Input((6,), dtype="float64"), *layers])
+        optimizer = privacy.DPOptimizer(inner(**accumulation), 3.5, 0.0, batch_size=N)
+        model.compile(optimizer, keras.losses.MeanSquaredError(dtype="float64"))
+        return model
+
+    oracle, model, whole = model_of(), model_of(gradient_accumulation_steps=3), model_of()
+    expected = weights_of(oracle)
+    states = [[0.0, 0.0] for _ in expected]
+    for step in (1, 2, 3):
+        rows, _ = gradients_of_examples(oracle, x, y)
+        gradients, norms = clipped_mean(rows, 3.5)
+        assert 0 < np.mean(norms > 3.5) < 1
+        expected = [w - step_of(g, state, step) for w, g, state in zip(expected, gradients, states)]
+        oracle.set_weights(expected)
+    for each, size in (model, 5), (whole, N):
+        each.fit(x, y, batch_size=size, epochs=3, shuffle=False, verbose=0)
+        assert each.optimizer.steps == 3
+        for got, wanted in zip(weights_of(each), expected):
+            np.testing.assert_allclose(got, wanted, rtol=1e-8, atol=1e-8)
+
+
+def test_adaptive_clipping_moves_once_for_the_batches_of_a_step():
+    clipping = privacy.AdaptiveClipping(count_noise=1e-9)
+    inner = keras.optimizers.SGD(0.0, gradient_accumulation_steps=2)
+    model = compiled("dense", inner=inner, clip=0.9, clipping=clipping, batch_size=N)
+    x, y = data_of(model, np.random.default_rng(4))
+    bound, norms = 0.9, clipped_mean(gradients_of_examples(model, x, y)[0], 1.0)[1]
+    for _ in range(2):
+        above = np.sum(norms > bound)
+        model.fit(x[:7], y[:7], batch_size=7, shuffle=False, verbose=0)
+        assert float(model.optimizer.clipping.bound()) == pytest.approx(bound)
+        model.fit(x[7:], y[7:], batch_size=7, shuffle=False, verbose=0)
+        bound *= np.exp(0.2 * (above / N - 0.5))
+        assert float(model.optimizer.clipping.bound()) == pytest.approx(bound) and above not in (0, N / 2)
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+def test_a_batch_that_memory_cannot_hold_is_refused(is_open, monkeypatch):
+    model = keras.Sequential([keras.Input((4,)), LAYERS.Dense(8, "tanh"), LAYERS.Dense(8)])
+    rows, size = 6000, 6000 if is_open else None
+    model.compile(privacy.DPOptimizer(keras.optimizers.SGD(1.0), 1.0, 0.0, batch_size=size), "mse")
+    data = tf.data.Dataset.from_tensor_slices((np.zeros((rows, 4), "float32"), np.zeros((rows, 8), "float32")))
+    data = data.batch(rows, drop_remainder=not is_open)
+    taken = 4 * rows * (4 + 8 + 8 + 8)  # bytes that two products take in and give
+    monkeypatch.setattr("tfjac.memory_budget.free_memory", lambda: 2 * taken - 2)
+    monkeypatch.setattr("tfjac.memory_budget.LEAST", 0)
+    with pytest.raises(tfjac.MemoryBudgetExceeded, match=r"takes 0.6 MB.*gradient_accumulation_steps.*of 6000 rows"):
+        model.fit(data, shuffle=False, verbose=0)
+    monkeypatch.setattr("tfjac.memory_budget.free_memory", lambda: 2 * taken)
+    model.fit(data, shuffle=False, verbose=0)
 
 
 @pytest.mark.by_day(None)

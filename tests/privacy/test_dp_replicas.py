@@ -7,8 +7,6 @@ from tests.privacy.test_dp_optimizer import CLIP, N, clipped_mean, compiled, dat
 from tests.processes import run
 
 SCRIPT = """
-from unittest import mock
-
 import keras
 import numpy as np
 import tensorflow as tf
@@ -18,7 +16,6 @@ tf.config.set_logical_device_configuration(tf.config.list_physical_devices("CPU"
 
 from tests.privacy.test_dp_optimizer import LAYERS, N, compiled, data_of, one_step
 from tfjac import privacy
-from tfjac.jacobians import batch_slices
 
 strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
 for name in "dense", "two outputs":
@@ -28,17 +25,6 @@ for name in "dense", "two outputs":
         model = compiled(name)
     for got, expected in zip(one_step(model, x, y), one_step(plain, x, y)):
         np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-6)
-
-made, loop = [], batch_slices.while_loop
-slices = {"MOST": 4, "FEWEST": 4, "_takes_windows": lambda analysis: True}
-slices["while_loop"] = lambda *args, **options: made.append(1) or loop(*args, **options)
-with mock.patch.multiple(batch_slices, **slices), strategy.scope():
-    model = compiled("convolution", batch_size=N)
-    x, y = data_of(model, np.random.default_rng(7))
-    found = one_step(model, x, y)
-for got, expected in zip(found, one_step(compiled("convolution"), x, y)):
-    np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-6)
-assert made
 
 with strategy.scope():
     inputs = keras.Input((6,))

@@ -34,7 +34,6 @@ from tfjac.graph.examples.example_axis import (
     ExampleAxis,
     ExamplesMix,
     analyse_examples,
-    axes_by_value,
     examples_mix_at,
     shared_values,
 )
@@ -116,7 +115,6 @@ __all__ = [
     "as_tf_variable",
     "asks_for_values",
     "axes",
-    "axes_by_value",
     "axis_labels",
     "assignments_between",
     "between",

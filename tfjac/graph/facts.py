@@ -58,15 +58,13 @@ class OpFacts:
         columns: where it makes weights of variables, those of a Jacobian with respect to its output are to its input
             "the same", "conjugated", "transposed", "transposed conjugates", or "of one part" of complex numbers.
         joins: it puts tensors one behind the other: "all inputs", or "all but the last", which is the axis.
-        list: what it does with a list of tensors: "made of sizes", "made of a tensor", "item read", "items read",
-            "item written".
+        list: what it does with a list of tensors: "made of a tensor", "item read", "items read", "item written".
         grouped: convolutions that may be of groups of channels: "run" where TensorFlow has such, else "taken apart".
 
         labels: rule `(op, shape, value_of) -> (operands, output)`, the axes by labels, see `index_maps`.
         example_axis: rule `(op, axis, wanted) -> list`, see `example_rules`.
         axes_of_body: the same for ops with bodies, `(op, axes of outputs, wanted)`.
         rows: rule `(op, rows, wanted) -> list`, see `row_rules`.
-        shaped_by: the input that gives the result a size, or a multiple of it, for each axis; a list, each element.
         sizes: `(known, output, sizes of the inputs) -> list`, see `symbolic_sizes`.
         entries: `(known, output, entries of the inputs) -> list`, the same for vectors of sizes.
         value: `(output, value_of) -> array`, see `static_values`.
@@ -107,7 +105,6 @@ class OpFacts:
     example_axis: Callable | None = None
     axes_of_body: Callable | None = None
     rows: Callable | None = None
-    shaped_by: int | None = None
     sizes: Callable | None = None
     entries: Callable | None = None
     value: Callable | None = None
@@ -135,7 +132,7 @@ _VALUES = {
     "takes": {"rows by index", "a slice", "a strided slice"},
     "columns": {"the same", "conjugated", "transposed", "transposed conjugates", "of one part"},
     "joins": {"all inputs", "all but the last"},
-    "list": {"made of sizes", "made of a tensor", "item read", "items read", "item written"},
+    "list": {"made of a tensor", "item read", "items read", "item written"},
     "grouped": {"run", "taken apart"},
 }
 """What may be said in words."""

@@ -2,7 +2,6 @@
 
 from tfjac.graph import ExamplesMix
 from tfjac.jacobians.batch import batch_jacobian
-from tfjac.jacobians.batch_slices import Batch
 from tfjac.jacobians.chaining import chain
 from tfjac.jacobians.curvature import ggnvp, hvp
 from tfjac.jacobians.full import jacobian
@@ -15,7 +14,6 @@ from tfjac.jacobians.vector_products import jvp, vjp
 from tfjac.linear.operator import JacobianOperator
 
 __all__ = [
-    "Batch",
     "ExamplesMix",
     "JacobianOperator",
     "SparsityPattern",

@@ -8,7 +8,6 @@ import tensorflow as tf
 
 from tfjac.arguments import not_negative
 from tfjac.graph import Dependence, between, first_not_linear, in_graph, inline_calls
-from tfjac.jacobians.batch_slices import Batch, summed_over_slices
 from tfjac.jacobians.factors.factorize import factorize
 from tfjac.jacobians.passes.connectedness import used_places
 from tfjac.jacobians.passes.nests import check_variables, converted, like, packed, shaped_like, sources_of
@@ -124,7 +123,6 @@ def scaled_gradients(
     only_finite: bool = False,
     unconnected_gradients: UnusedVariables = "error",
     groups: Sequence[int] | None = None,
-    batch: Batch | None = None,
 ) -> tuple[NestLike, Tensor]:
     """Return the sum of the per-example gradients, each scaled by a factor that its norm decides, and the norms.
 
@@ -135,7 +133,6 @@ def scaled_gradients(
         factors: function from the norms `[n]`, in no less than single precision, and the losses `[n]` to f `[n]`.
         only_finite: whether an example adds nothing if the norm of its gradient is not finite.
         groups: the number of a group for each variable, 0, 1, …: norms and factors are those of the groups, `[n, g]`.
-        batch: what is known of the batch, if large ones may be taken by slices; `factors` is called for each slice.
 
     Returns:
         A nest like `variables`, and the norms `[n]`, as `clipped_gradients` returns them; `[n, g]` of groups.
@@ -150,25 +147,14 @@ def scaled_gradients(
     def compute(y: Tensor, variables: NestLike) -> tuple[NestLike, Tensor]:
         flat = tf.nest.flatten(variables)
         owners = [0] * len(flat) if groups is None else list(groups)
-
-        def sums(y: Tensor, counts: Tensor | None = None) -> tuple[list[Tensor], Tensor]:
-            """The weighted sums and the norms `[n, g]` of some examples, of which `counts[n]` says which add."""
-            rows = _factors(y, flat, verify, unconnected_gradients)
-            norms = _norms_of_groups(rows, owners, y.dtype)
-            weights = factors(norms[:, 0], y)[:, None] if groups is None else factors(norms, y)
-            if only_finite:
-                finite = tf.reduce_all(tf.math.is_finite(norms), axis=1)
-                rows, counts = _of_examples(rows, finite), finite if counts is None else tf.logical_and(finite, counts)
-            if counts is not None:
-                weights = tf.where(counts[:, None], weights, tf.zeros_like(weights))
-            return [_weighted_sum(row, v, weights[:, owner]) for row, v, owner in zip(rows, flat, owners)], norms
-
-        found = None
-        if batch is not None:
-            specs = [tf.TensorSpec(like(v).shape, like(v).dtype) for v in flat]
-            of_example = tf.TensorSpec([len(set(owners))], wide_dtype(y.dtype))
-            found = summed_over_slices(of_rank_one(y), flat, batch, sums, specs, of_example)
-        gradients, norms = sums(y) if found is None else found
+        rows = _factors(y, flat, verify, unconnected_gradients)
+        norms = _norms_of_groups(rows, owners, y.dtype)
+        weights = factors(norms[:, 0], y)[:, None] if groups is None else factors(norms, y)
+        if only_finite:
+            finite = tf.reduce_all(tf.math.is_finite(norms), axis=1)
+            weights = tf.where(finite[:, None], weights, tf.zeros_like(weights))
+            rows = _of_examples(rows, finite)
+        gradients = [_weighted_sum(row, v, weights[:, owner]) for row, v, owner in zip(rows, flat, owners)]
         norms = norms[:, 0] if groups is None else norms
         return tf.nest.pack_sequence_as(variables, gradients), tf.cast(norms, y.dtype)
 

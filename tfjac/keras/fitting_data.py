@@ -11,7 +11,7 @@ from tfjac.graph import handle_in, read_graph
 from tfjac.jacobians.passes.chunks import bytes_of_pass
 from tfjac.keras.batch_sources import batches_of, is_source
 from tfjac.keras.full_batch import examples
-from tfjac.linear.memory_budget import AUTO, bytes_of, checked_memory_budget
+from tfjac.memory_budget import AUTO, bytes_of, checked_memory_budget
 
 VALIDATION_BATCH = 4096
 

@@ -18,10 +18,10 @@ from tfjac.drive.streamed.windows import Windows
 from tfjac.graph import as_tf_variable
 from tfjac.keras.arguments import REMEMBERED_WITHOUT_CONSTRAINTS, refuse_constraints
 from tfjac.linear.columns import Columns
-from tfjac.linear.memory_budget import bytes_in_words, bytes_of
 from tfjac.linear.solvers import AutoSolver, CholeskySolver, Solver
 from tfjac.linear.solvers.plan import Plan, plan_of
 from tfjac.linear.solvers.problem_sizes import ProblemSizes
+from tfjac.memory_budget import bytes_in_words, bytes_of
 from tfjac.objective.in_units import ObjectiveInUnits
 from tfjac.objective.objective import LocalObjective
 from tfjac.steps.acceleration import AutoAcceleration

@@ -18,13 +18,7 @@ Release: TypeAlias = Callable[[Tensor, float], Tensor]
 
 
 class Clipping(abc.ABC):
-    """A rule for the factors. With every rule the sum of the scaled gradients has the sensitivity `bound()`.
-
-    Attributes:
-        publishes: whether the rule publishes something of every batch.
-    """
-
-    publishes = False
+    """A rule for the factors. With every rule the sum of the scaled gradients has the sensitivity `bound()`."""
 
     def get_config(self) -> Config:
         """Return the arguments of the constructor, for saved models."""
@@ -55,13 +49,17 @@ class Clipping(abc.ABC):
         """Return σ for the sum of gradients, so that all that a step publishes costs what `noise_multiplier` says."""
         return noise_multiplier
 
-    def update(self, norms: Tensor, release: Release, batch_size: float | None) -> None:  # noqa: B027  most adapt nothing
+    def update(  # noqa: B027  most adapt nothing
+        self, norms: Tensor, release: Release, batch_size: float | None, ends_step: TensorLike
+    ) -> None:
         """Adapt the bound after a step.
 
         Args:
             norms: `[n]`, before clipping, those of this replica and this part of the batch.
             release: function `(sum, standard deviation)` that returns the noisy sum over all replicas.
             batch_size: the expected number of examples of a step, on all replicas.
+            ends_step: whether this part of the batch is the last of its step. Until then nothing may be published, and
+                the bound stays as it is.
         """
 
 
@@ -107,8 +105,6 @@ class AdaptiveClipping(FixedClipping):
         count_noise: standard deviation of the noise on that sum; `batch_size / 20` if None.
     """
 
-    publishes = True
-
     def __init__(self, quantile: float = 0.5, learning_rate: float = 0.2, count_noise: float | None = None) -> None:
         if not 0 < quantile < 1:
             raise ValueError(f"quantile must lie between 0 and 1. Received: quantile={quantile!r}")
@@ -116,8 +112,8 @@ class AdaptiveClipping(FixedClipping):
         self.count_noise = None if count_noise is None else positive("count_noise", count_noise)
 
     def build(self, add_variable: Callable[..., Any], clip_norm: ClipNorm, variables: Sequence[Variable]) -> None:
-        """Create the variable that holds C."""
-        self._variable = add_variable("clip_norm", clip_norm)
+        """Create the variables that hold C, and the sum of a step that is not complete."""
+        self._variable, self._balance = add_variable("clip_norm", clip_norm), add_variable("balance", 0.0)
 
     def bound(self) -> TensorLike:
         """Return C as it is now."""
@@ -141,12 +137,14 @@ class AdaptiveClipping(FixedClipping):
             )
         return noise_multiplier and (noise_multiplier**-2 - (2 * count_noise) ** -2) ** -0.5
 
-    def update(self, norms: Tensor, release: Release, batch_size: float | None) -> None:
+    def update(self, norms: Tensor, release: Release, batch_size: float | None, ends_step: TensorLike) -> None:
         """Move C towards the quantile; rows without a gradient, such as padding, are neither above nor below."""
         above = tf.where(norms > tf.cast(self.bound(), norms.dtype), 0.5, -0.5)
-        balance = tf.reduce_sum(tf.where(norms > 0, above, 0.0))
+        balance = tf.convert_to_tensor(self._balance) + tf.reduce_sum(tf.where(norms > 0, above, 0.0))
         share = release(balance, self._count_noise(batch_size)) / batch_size + 0.5
-        self._variable.assign(self.bound() * tf.exp(-self.learning_rate * (1 - self.quantile - share)))
+        moved = self.bound() * tf.exp(-self.learning_rate * (1 - self.quantile - share))
+        self._variable.assign(tf.where(ends_step, moved, self.bound()))
+        self._balance.assign(tf.where(ends_step, 0.0, balance))
 
 
 @keras.saving.register_keras_serializable("tfjac")

@@ -36,13 +36,11 @@ class ExampleLosses(NamedTuple):
         losses: tensor `[n]`, the loss of each example.
         shared: list of scalar tensors, the terms without data.
         connected: for each variable, whether the losses of the examples depend on it.
-        data: list of pairs of the tensors that the examples enter by, and their `ExampleAxis`.
     """
 
     losses: tf.Tensor
     shared: list
     connected: list
-    data: list
 
 
 class NotApart(ValueError):
@@ -60,7 +58,7 @@ def example_losses(loss, variables):
     data = Dependence(_data_of(loss), by_value=True, by_size=True)
     dependence = Dependence(sources)
     _check_no_memory(loss, sources, data)
-    heads, shared, analyses = _parts(loss, dependence, data)
+    heads, shared, assumed = _parts(loss, dependence, data)
     if not heads:
         raise NotApart(
             "The loss depends on no data of this training step, so there are no examples whose gradients could be "
@@ -82,10 +80,7 @@ def example_losses(loss, variables):
     losses = tf.add_n(rows) * tf.cast(count, rows[0].dtype)
     reached = dependence.sources_of_any(heads)
     connected = [index in reached for index in range(len(variables))]
-    assumed = [each for analysis in analyses for each in analysis.assumed]
-    entries = [(source, analysis.axis(source)) for analysis in analyses for source in data.sources]
-    held = list({source.ref(): (source, axis) for source, axis in entries if isinstance(axis, ExampleAxis)}.values())
-    return ExampleLosses(after(check_when_run(assumed, count), [losses])[0], shared, connected, held)
+    return ExampleLosses(after(check_when_run(assumed, count), [losses])[0], shared, connected)
 
 
 def _check_no_memory(loss, sources, data):
@@ -128,10 +123,11 @@ _NO_DATA = {"ReadVariableOp", "ResourceGather", "VariableShape", "NoOp"}
 
 
 def _parts(loss, dependence, data):
-    """Return the tensors that `loss` is linear in with the examples apart, its terms without data, and an
-    `ExampleAnalysis` for each of these tensors.
+    """Return the tensors that `loss` is linear in with the examples apart, its terms without data, and what is assumed.
+
+    What is assumed of sizes that the trace leaves open is as in `ExampleAnalysis`.
     """
-    heads, shared, analyses, pending, seen = [], [], [], [loss], set()
+    heads, shared, assumed, pending, seen = [], [], [], [loss], set()
     while pending:
         tensor = pending.pop()
         if tensor.ref() in seen or not dependence.reaches(tensor):
@@ -141,7 +137,7 @@ def _parts(loss, dependence, data):
             shared.append(tensor)
             continue
         try:
-            analyses.append(_analysed(tensor, data))
+            assumed += _analysed(tensor, data).assumed
             heads.append(tensor)
         except ExamplesMix as mix:
             below = linear_inputs(tensor, dependence.reaches)
@@ -153,7 +149,7 @@ def _parts(loss, dependence, data):
                     f"masks. Received: a loss of shape {tensor.shape}"
                 ) from None
             pending += [tensor.op.inputs[index] for index in below]
-    return heads, shared, analyses
+    return heads, shared, assumed
 
 
 def _analysed(tensor, data):

@@ -8,8 +8,11 @@ import keras
 import tensorflow as tf
 
 from tfjac.arguments import deserialized, positive, resolve, serialized
-from tfjac.graph import SeenLoss, as_tf_variable, eager_creation
-from tfjac.jacobians import Batch, scaled_gradients
+from tfjac.graph import Dependence, SeenLoss, as_tf_variable, compiled_by_xla, eager_creation, source_in
+from tfjac.graph.facts import facts_of
+from tfjac.jacobians import scaled_gradients
+from tfjac.linear.shapes import product
+from tfjac.memory_budget import AUTO, MemoryBudgetExceeded, bytes_in_words, bytes_of
 from tfjac.privacy.clipping import CLIPPINGS, ClipNorm, Clipping, PerLayerClipping
 from tfjac.privacy.example_losses import example_losses
 from tfjac.privacy.noise import Noise
@@ -59,7 +62,8 @@ class DPOptimizer(keras.optimizers.Optimizer):
     The loss counts as a mean over the rows of the batch. An example adds nothing if its gradient is not finite.
     A loss or layer that mixes examples is refused by the name of the op, also if only the values of the data mix.
 
-    For large batches, give the inner optimizer `gradient_accumulation_steps`: the noise is that of the whole batch.
+    For batches that do not fit into memory, give the inner optimizer `gradient_accumulation_steps`: so many batches are
+    one step, whose noise is that of all their examples.
     Under a `tf.distribute` strategy the noise is that of the batch of all replicas.
 
     Args:
@@ -69,7 +73,6 @@ class DPOptimizer(keras.optimizers.Optimizer):
         noise_multiplier: σ, not negative; zero clips only, which is not private. `noise_for` computes it from ε.
         batch_size: the expected number of examples of a step, which the sum is divided by. Give it with
             `poisson_batches`, and if the inner optimizer sums up batches. The number of rows of the batch if None.
-            Only with it large batches of an open size are taken by slices, which saves memory.
             Steps with more examples than Poisson samples of this size can have are refused when they run: ε would be
             larger than what is computed from it. Under XLA only `PrivacyBudget` refuses them.
         clipping: "fixed", min(1, C/norm); "automatic", C/(norm + 0.01); "adaptive", with a C that follows the median of
@@ -85,11 +88,12 @@ class DPOptimizer(keras.optimizers.Optimizer):
         TypeError, ValueError: for arguments that do not fit; in `fit`, for a loss that mixes examples, for a loss that
             depends on no data, and in eager execution.
         tf.errors.InvalidArgumentError: in `fit`, if the steps have more examples than `batch_size` declares.
+        MemoryBudgetExceeded: in `fit`, before anything is allocated, for a batch that the free memory cannot hold: on a
+            CPU, without XLA, and with a size that the trace or `batch_size` tells. Steps of loops are not counted.
 
     An earlier state that is restored takes its count of steps back, so ε is that of the restored weights alone.
 
-    Cost: one forward and one backward pass, and what the norms cost (`tfjac.per_example_gradient_norms`). Large batches
-    of convolutions and recurrent layers are taken by slices: a second forward pass, and the memory of a slice.
+    Cost: one forward and one backward pass, and what the norms cost (`tfjac.per_example_gradient_norms`).
     Reference: Abadi et al. (2016), "Deep learning with differential privacy".
     """
 
@@ -135,11 +139,6 @@ class DPOptimizer(keras.optimizers.Optimizer):
                 f"Received: clip_norm={clip_norm!r}, clipping={clipping!r}"
             )
         self._gradient_noise = self.clipping.gradient_noise(self.noise_multiplier, self.batch_size)
-        if self.clipping.publishes and self._parts > 1:
-            raise ValueError(
-                "clipping='adaptive' adapts after every batch, so a step must be one batch. Use a larger batch, or "
-                f"another clipping. Received: gradient_accumulation_steps={self._parts}"
-            )
         if self.batch_size is None and self._parts > 1:
             raise ValueError(
                 "A step that is spread over several batches needs batch_size, the expected number of examples of all "
@@ -239,10 +238,10 @@ class DPOptimizer(keras.optimizers.Optimizer):
         replicas = tf.distribute.get_strategy().num_replicas_in_sync  # Keras divides the loss of each by their number
         losses = found.losses * tf.cast(replicas, found.losses.dtype)
         reached = [v for v, connected in zip(variables, found.connected) if connected]
-        groups = self.clipping.groups(reached)
         given = self.batch_size and self.batch_size / self._parts
-        batch = Batch(found.data, given and given / replicas)
-        sums, norms = scaled_gradients(losses, reached, self._factors, only_finite=True, groups=groups, batch=batch)
+        _check_fits(losses, reached, given and given / replicas)
+        groups = self.clipping.groups(reached)
+        sums, norms = scaled_gradients(losses, reached, self._factors, only_finite=True, groups=groups)
         felt = norms != 0 if groups is None else tf.reduce_any(norms != 0, axis=1)
         self._count(tf.logical_or(felt, losses != 0), replicas)
         count = _over_replicas(tf.cast(tf.size(losses), tf.float32), replicas) if given is None else given
@@ -253,7 +252,8 @@ class DPOptimizer(keras.optimizers.Optimizer):
         def release(value, deviation):
             return _over_replicas(with_noise(value, deviation), replicas)
 
-        self.clipping.update(norms, release, self.batch_size)
+        ends_step = (tf.convert_to_tensor(self._iterations) + 1) % self._parts == 0
+        self.clipping.update(norms, release, self.batch_size, ends_step)
         plain = tf.gradients(found.shared or [tf.zeros([])], [as_tf_variable(variable) for variable in variables])
         return [_sum(noisy.get(id(v)), gradient) for v, gradient in zip(variables, plain)]
 
@@ -299,6 +299,29 @@ def _checked_clip_norm(given: ClipNorm) -> ClipNorm:
     if not isinstance(given, dict):
         return positive("clip_norm", given, below=math.inf)
     return {str(name): positive(f"clip_norm[{name!r}]", bound, below=math.inf) for name, bound in given.items()}
+
+
+def _check_fits(losses, variables, expected):
+    """Raise MemoryBudgetExceeded where so many rows take too much: else the system may end the process without a word.
+
+    What is counted is what enters and leaves the ops at which weights meet data, for each row. A step keeps as much
+    until the norms are known, and takes more than twice as much. A GPU that is full says so by itself, and what XLA
+    keeps is not known.
+    """
+    rows, budget = losses.shape[0] or expected, bytes_of(AUTO)
+    if rows is None or tf.config.get_visible_devices("GPU") or compiled_by_xla(losses.graph):
+        return
+    path = Dependence([source_in(losses.graph, as_tf_variable(variable)) for variable in variables]).path([losses])
+    met = {x.ref(): x for op in path if facts_of(op).meets_weights for x in (*op.inputs, *op.outputs)}.values()
+    carried = [x for x in met if x.dtype.is_floating and x.shape.rank and x.shape[0] in (None, losses.shape[0])]
+    taken = rows * sum(product(size or 1 for size in x.shape[1:]) * x.dtype.size for x in carried)
+    if taken > budget:
+        raise MemoryBudgetExceeded(
+            f"What the layers of a batch take in and give takes {bytes_in_words(taken)}, more than half of what is "
+            f"free, {bytes_in_words(budget)}, and a private step twice as much. Use batches of fewer rows, by rows= of "
+            "poisson_batches or batch_size= of fit, and let the inner optimizer sum them up by "
+            f"gradient_accumulation_steps: the step is the same. Received: batches of {rows:g} rows"
+        )
 
 
 def _over_replicas(value, replicas):

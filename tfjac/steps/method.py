@@ -5,9 +5,9 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from tfjac.arguments import positive, positive_integer
 from tfjac.linear.contracts import Allowed
-from tfjac.linear.memory_budget import AUTO, bytes_of, checked_memory_budget
 from tfjac.linear.solvers import Solver, get_solver
 from tfjac.linear.solvers.precision import checked_gram_dtype
+from tfjac.memory_budget import AUTO, bytes_of, checked_memory_budget
 from tfjac.steps.acceleration import GeodesicAcceleration, get_acceleration
 from tfjac.steps.damping import Competition, Damping, get_damping
 from tfjac.steps.damping.scaling import Scaling, get_scaling

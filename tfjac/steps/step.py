@@ -23,12 +23,12 @@ import tensorflow as tf
 from tfjac.graph import SMALL, numbers_in_all
 from tfjac.linear import arrays
 from tfjac.linear.contracts import Allowed, LinearModel
-from tfjac.linear.memory_budget import tell_of_left_out
 from tfjac.linear.model import FreeLinearisation
 from tfjac.linear.solvers import Solver, System
 from tfjac.linear.solvers.plane_system import PlaneSystem
 from tfjac.linear.solvers.precision import prepared
 from tfjac.linear.solvers.problem_sizes import ProblemSizes
+from tfjac.memory_budget import tell_of_left_out
 from tfjac.steps.acceleration import GeodesicAcceleration
 from tfjac.steps.attempt import (
     Candidate,

@@ -7,7 +7,7 @@ without a rule, means that examples mix, as far as can be told: an honest answer
 """
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -28,7 +28,6 @@ __all__ = [
     "ExampleAxis",
     "ExamplesMix",
     "analyse_examples",
-    "axes_by_value",
     "examples_mix_at",
     "shared_values",
 ]
@@ -128,30 +127,6 @@ def analyse_examples(
     if as_if_apart:
         dependence = Dependence(dependence.sources, by_value, stops=wanted.with_examples())
     return ExampleAnalysis(dependence, path, wanted.axes, wanted.input_axes, wanted.assumed, wanted.insides)
-
-
-def axes_by_value(
-    op: tf.Operation, sources: Sequence[Tensor], outputs: Mapping[int, Axis], num_examples: int | None = None
-) -> tuple[list[Axis], Any]:
-    """Find the example axis of every input of a loop or branch by the values that its results depend on.
-
-    Args:
-        op: the loop or branch.
-        sources: those of its inputs whose values may differ from example to example.
-        outputs: for the index of each output that is asked for, its `ExampleAxis` or `SHARED`.
-        num_examples: as in `analyse_examples`.
-
-    Returns:
-        A list of axes, and what was found out about its bodies, as `ExampleAnalysis.insides` has it.
-
-    Raises:
-        ExamplesMix: where a slice of an output depends on other slices, or where this cannot be decided.
-    """
-    wanted = WantedAxes(Dependence(sources, by_value=True), num_examples)
-    for index, axis in outputs.items():
-        wanted.want(op, op.outputs[index], axis)
-    wanted.propagate(op)
-    return wanted.input_axes.get(op.name, [SHARED] * len(op.inputs)), wanted.insides.get(op.name)
 
 
 def shared_values(sources: Any, targets: Sequence[Tensor]) -> list[Tensor]:

@@ -163,8 +163,7 @@ declare(
     entries=_one_entry,
     value=_one_element,
 )
-declare("Slice", shaped_by=2)
-declare("StridedSliceGrad", shaped_by=0, example_axis=_strided_slice_gradient)
+declare("StridedSliceGrad", example_axis=_strided_slice_gradient)
 declare("StridedSlice", first_column=_made_a_column)
 declare("StridedSliceGrad", sized_by=(0,))
 declare("Slice", sized_by=(1, 2))

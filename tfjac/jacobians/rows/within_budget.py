@@ -15,8 +15,8 @@ from tfjac.jacobians.passes.linearise import NoForwardMode
 from tfjac.jacobians.rows.product_rows import ProductRows, products_of_all_rows
 from tfjac.linear.contracts import Allowed
 from tfjac.linear.factors.forms import COPIES, DenseFactor
-from tfjac.linear.memory_budget import bytes_in_words, exceeded
 from tfjac.linear.operator import JacobianOperator
+from tfjac.memory_budget import bytes_in_words, exceeded
 from tfjac.types import Tensor
 
 FEW_ROWS = 1000

@@ -9,8 +9,8 @@ import tensorflow as tf
 
 from tfjac.linear import arrays
 from tfjac.linear.contracts import LinearModel
-from tfjac.linear.memory_budget import exceeded
 from tfjac.linear.solvers.problem_sizes import ProblemSizes
+from tfjac.memory_budget import exceeded
 from tfjac.types import Config, Tensor
 
 Solved: TypeAlias = tuple[Tensor, Tensor]
