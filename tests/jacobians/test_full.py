@@ -22,10 +22,9 @@ def tensors_of(model):
     return [variable.value for variable in model.trainable_variables]
 
 
+MODES = ("auto", "reverse", "forward")
 JIT_IN_TURN = [
-    (mode, dtype, (k + j) % 2 == 0)
-    for k, mode in enumerate(("auto", "reverse", "forward"))
-    for j, dtype in enumerate((tf.float32, tf.float64))
+    (mode, dtype, (k + j) % 2 == 0) for k, mode in enumerate(MODES) for j, dtype in enumerate((tf.float32, tf.float64))
 ]
 """Every two of a mode, a dtype, and XLA or not."""
 
@@ -166,21 +165,80 @@ def test_diagonal_blocks_keep_what_is_not_finite_apart():
     np.testing.assert_array_equal(block[:, 0, :, 0], [[np.inf, 0.0], [0.0, 0.25]])
 
 
-def test_an_infinite_slope_of_what_does_not_change_is_zero():
-    """(x / c)^b and √(cx) are zero at x = 0 whatever c is: TensorFlow's gradient by c is ∞ · 0 there."""
-    x, weights = tf.constant([0.0, 0.5, 2.0], tf.float64), tf.Variable([2.0, 0.5, 3.0], dtype=tf.float64)
-    by_hand = [[0, 0, 0]]
-    for each in (0.5, 2.0):
-        root, log = np.sqrt(each / 3), np.log(each / 3)
-        by_hand.append([root, 2 * root * log, -root / 3 + np.sqrt(each / 3) / 2])
+DOSES, T = tf.constant([0.0, 0.5, 2.0], tf.float64), tf.constant([0.5, 1.0, 2.0], tf.float64)
+ROOTS = np.sqrt([0, 0.5 / 3, 2 / 3])
+POINTS = tf.constant([[0.0, 0.0], [3.0, 4.0], [0.0, 0.0]], tf.float64)
 
-    def y():
-        return weights[0] * (x / weights[2]) ** weights[1] + tf.sqrt(weights[2] * x)
 
-    found = tf.function(lambda: tfjac.jacobian(y(), weights))()
-    np.testing.assert_allclose(found, by_hand, atol=1e-12)
-    np.testing.assert_allclose(tfjac.per_example_jacobian(lambda: y()[:, None], weights)[:, 0], by_hand, atol=1e-12)
-    np.testing.assert_allclose(tfjac.vjp(y, weights, tf.ones([3], tf.float64)), np.sum(by_hand, axis=0), atol=1e-12)
+def _response(p):
+    """(x / c)^b and √(cx) are zero at x = 0 whatever c is."""
+    return p[0] * (DOSES / p[2]) ** p[1] + tf.sqrt(p[2] * DOSES)
+
+
+def _level(p):
+    """Two tanks that run empty, one from the start."""
+    body = lambda h: [h - p[0] * tf.sqrt(tf.maximum(h, 0.0))]  # noqa: E731
+    return tf.while_loop(lambda _: True, body, [tf.constant([0.0, 1.0], tf.float64)], maximum_iterations=2)[0] + p[1]
+
+
+INFINITE = {
+    "dose response": (
+        _response,
+        [2.0, 0.5, 3.0],
+        np.stack(
+            [ROOTS, 2 * ROOTS * np.log(np.maximum(DOSES, 0.1) / 3), [0, *(np.sqrt(DOSES / 3) / 2 - ROOTS / 3)[1:]]], 1
+        ),
+    ),
+    "root beside a line": (lambda p: tf.sqrt(p[0] * T) + p[1] * T, [0.0, 1.0], [[np.inf, t] for t in T]),
+    "root of what is masked": (
+        lambda p: tf.sqrt(tf.cast(T > 0.5, T.dtype) * p[0]) + p[1],
+        [4.0, 1.0],
+        [[0, 1], [1 / 4, 1], [1 / 4, 1]],
+    ),
+    "root in one branch": (lambda p: tf.where(p > 0, tf.sqrt(p), 0.0), [0.0, 4.0], [[0, 0], [0, 1 / 4]]),
+    "power times zero": (lambda p: DOSES * (p[0] * T) ** 0.5 + p[1], [0.0, 1.0], [[0, 1], [np.inf, 1], [np.inf, 1]]),
+    "arcsine times zero": (lambda p: tf.asin(p[0] * T[1:]) * [0, 0] + p[1] * T[1:], [1.0, 1.0], [[0, 1], [0, 2]]),
+    "arccosine of the top": (lambda p: tf.acos(tf.cos(p)) * p, [0.0, 1.0], [[0, 0], [0, 2]]),
+    "quotient of a root": (lambda p: tf.sqrt(p[0] * T) / p[1], [0.0, 1.0], [[np.inf, 0]] * 3),
+    "norm": (lambda p: tf.norm(p * POINTS, axis=1), [1.0, 1.0], [[0, 0], [9 / 5, 16 / 5], [0, 0]]),
+    "distance": (
+        lambda p: tf.sqrt(tf.reduce_sum((POINTS - p) ** 2, 1)),
+        [0.0, 0.0],
+        [[0, 0], [-3 / 5, -4 / 5], [0, 0]],
+    ),
+    "deviation": (lambda p: tf.math.reduce_std(p * tf.ones([2, 2], T.dtype), 1) + p, [1.0, 1.0], np.eye(2)),
+    "tank": (_level, [0.5, 0.0], [[0, 1], [-1 - np.sqrt(0.5) + 0.5 / (2 * np.sqrt(0.5)), 1]]),
+    "root of a loop": (
+        lambda p: tf.sqrt(tf.while_loop(lambda _: True, lambda h: [h * p], [DOSES[:2]], maximum_iterations=2)[0]),
+        [3.0, 2.0],
+        [[0, 0], [0, np.sqrt(0.5)]],
+    ),
+}
+"""Functions of parameters, their values, and J by hand: zero where a slope of zero meets an infinite one."""
+
+
+@pytest.mark.by_day(one_in=3)
+@pytest.mark.parametrize("jit", [False, True])
+@pytest.mark.parametrize("name", INFINITE)
+def test_an_infinite_slope_of_what_does_not_change_is_zero(name, jit):
+    function, start, expected = INFINITE[name]
+
+    @in_graph(jit_compile=jit)
+    def found(p):
+        y = function(p)
+        n, width = y.shape[0], p.shape[0]
+        columns = [tfjac.jvp(y, p, each) for each in tf.unstack(tf.eye(width, dtype=p.dtype))]
+        rows = [tfjac.vjp(y, p, each) for each in tf.unstack(tf.eye(n, dtype=p.dtype))]
+        each = tfjac.per_example_jacobian(y[:, None], p, examples_mix="full")[:, 0]
+        return [
+            *(tfjac.jacobian(y, p, mode=mode) for mode in MODES),
+            tf.stack(columns, 1),
+            tf.stack(rows),
+            each,
+        ]
+
+    for jacobian in found(tf.constant(start, tf.float64)):
+        np.testing.assert_allclose(jacobian, expected, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.core

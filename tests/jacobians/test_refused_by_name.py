@@ -3,6 +3,7 @@
 The oracle is a formula.
 """
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -89,3 +90,18 @@ def test_where_a_path_leads_to_zeros_none_is_none():
 
     jacobian, vjp = found(x, scale, offset)
     assert (jacobian is None) == (vjp is None)
+
+
+def test_sparse_inputs_of_a_layer_under_xla():
+    """Keras reads rows of the kernel then, and adds them up; which rows are whose is checked when the graph runs."""
+    dense = np.array([[0, 2.0, 0], [1.0, 0, -3.0], [0, 0, 0]], np.float32)
+    layer = keras.layers.Dense(2)
+    layer.build(dense.shape)
+
+    def rows(x, jit):
+        return tf.function(lambda x: tfjac.per_example_jacobian(layer(x), layer.kernel), jit_compile=jit)(x)
+
+    expected = np.einsum("ni,mo->nmio", dense, np.eye(2))
+    np.testing.assert_allclose(rows(tf.sparse.from_dense(dense), False), expected)
+    with pytest.raises(tfjac.ExamplesMix, match="Without jit_compile=True rows may move"):
+        rows(tf.sparse.from_dense(dense), True)

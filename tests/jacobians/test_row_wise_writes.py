@@ -3,6 +3,7 @@
 The oracle is one `tape.gradient` for each row.
 """
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -97,6 +98,7 @@ PICKED = {
     ),
     "partition and stitch": lambda x, w, h: layers_of(x, w),
     "partition, one part alone": lambda x, w, h: tf.scatter_nd(both(x)[1][:, None], one_side(x, h), tf.shape(h)),
+    "repeated unevenly": lambda x, w, h: keras.ops.repeat(h, [2, 1], axis=1),
     "backwards": lambda x, w, h: tf.scatter_nd(tf.range(3, -1, -1)[:, None], h, [4, 2]),
 }
 

@@ -65,6 +65,12 @@ def second_of(op, window):
     return apply
 
 
+def cropped(x):
+    """Each image by a box of its own, which it decides."""
+    edges = tf.sigmoid(x[:, 0, 0]) / 3
+    return tf.image.crop_and_resize(x, tf.concat([edges, 1 - edges], 1), tf.range(tf.shape(x)[0]), SIZE)
+
+
 IMAGES = {
     "AvgPool": lambda x: tf.nn.avg_pool2d(x, 2, 1, "SAME"),
     "AvgPoolGrad": lambda x: tf.raw_ops.AvgPoolGrad(orig_input_shape=tf.shape(x), grad=x, **WINDOW),
@@ -86,6 +92,7 @@ IMAGES = {
     "SpaceToDepth": lambda x: tf.nn.space_to_depth(x, 2),
 }
 SINGLE_IMAGES = {
+    "CropAndResize": cropped,
     "FractionalMaxPool": lambda x: tf.nn.fractional_max_pool(x, 1.5, True, True, seed=3)[0],
     "LRN": lambda x: tf.nn.local_response_normalization(x, 1),
     "LRNGrad": tf.recompute_grad(lambda x: tf.nn.local_response_normalization(x, 1)),
@@ -234,6 +241,12 @@ MIXING = [
     *(Case(name, last(SINGLE_IMAGES[name]), (2, 4, 4), single=True) for name in ("LRN", "LRNGrad")),
     *(Case(name, behind(function), shape) for name, (function, shape) in UP_ALONG.items()),
     *(Case(name, normalised(op, True), IMAGE, single=True) for name, op in NORMALISATIONS.items()),
+    Case(
+        "CropAndResize by index",
+        lambda x: tf.image.crop_and_resize(x, [[0.0, 0.0, 0.9, 1.0]] * N, [0, 2, 1], SIZE),
+        IMAGE,
+        single=True,
+    ),
     Case("Softmax", last(tf.nn.softmax)),
     Case("LogSoftmax", last(lambda x: tf.raw_ops.LogSoftmax(logits=x))),
     Case(

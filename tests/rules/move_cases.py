@@ -104,6 +104,10 @@ def scattered(name):
     return behind(lambda x: op(x, [[1], [0]], tf.sin(x[2:])))
 
 
+def sparse(values):
+    return tf.SparseTensor([[0, 1], [2, 3]], values, [N, 4])
+
+
 def sparse_rows(adjoint_a=False, adjoint_b=False):
     """A sparse matrix of examples times a dense weight."""
     entries = [[0, 0], [0, 3], [1, 1], [2, 3], [2, 1]]
@@ -326,6 +330,13 @@ APART = [
         open=True,
     ),
     Case("Einsum behind", behind(lambda x: tf.einsum("jni,ik->jnk", x, MATRIX)), (2, 4)),
+    Case("SparseTensorDenseAdd", lambda x, w: tf.sparse.add(sparse(w), x) * x, variables=((2,),), refused=True),
+    Case(
+        "SparseToDense, SparseDenseCwiseDiv",
+        lambda x, w: tf.sparse.to_dense(sparse(w[:2]) / (3 + tf.abs(w))) * x,
+        variables=((4,),),
+        refused=True,
+    ),
     Case("SparseTensorDenseMatMul", sparse_rows(), variables=((4, 4),)),
     Case("SparseTensorDenseMatMul, adjoint", sparse_rows(True), variables=((4, 4),)),
     Case("SparseTensorDenseMatMul, adjoint weight", sparse_rows(False, True), variables=((4, 4),)),

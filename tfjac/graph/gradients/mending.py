@@ -6,7 +6,7 @@ gradient of every op that has one with finite differences.
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NoReturn
 
 import tensorflow as tf
@@ -22,7 +22,7 @@ from tfjac.types import Tensor
 
 
 class Differentiated(tuple[tf.Operation, ...]):
-    """The ops that are differentiated, inputs before consumers."""
+    """The ops that are differentiated, inputs before consumers, each before those of its bodies."""
 
     @functools.cached_property
     def types(self) -> frozenset[str]:
@@ -114,16 +114,20 @@ def mend(ops: Sequence[tf.Operation], sources: Iterable[Tensor] | None = None) -
         LookupError: for an op that TensorFlow differentiates wrongly by an input that gradients reach from the sources.
             Those that are refused whatever the input raise once a gradient passes.
     """
-    ops = Differentiated(ops)
-    for op in ops:
-        facts = facts_of(op)
-        found = facts.gradient
-        if found is not None and _private.gradient_name(op) is None and found.when(op, ops):
+    reached = Differentiated(_with_bodies(ops))
+    for op in reached:
+        found = facts_of(op).gradient
+        if found is not None and _private.gradient_name(op) is None and found.when(op, reached):
             _private.set_gradient(op, found.name_for(op.type))
-        for body in _bodies(op):
-            mend(body.get_operations())
     if sources is not None:
         _check_not_refused(ops, references(sources))
+
+
+def _with_bodies(ops: Iterable[tf.Operation]) -> Iterator[tf.Operation]:
+    for op in ops:
+        yield op
+        for body in _bodies(op):
+            yield from _with_bodies(body.get_operations())
 
 
 def _bodies(op: tf.Operation) -> list[tf.Graph]:
@@ -195,6 +199,12 @@ def check_loops(ys: Sequence[Tensor], sources: Sequence[Tensor]) -> None:
             "lose a part of the derivatives of such gradients: differentiate the result by tf.gradients or tfjac.vjp, "
             "not by the tape, or compute it outside of the tape.",
         )
+
+
+def times(tensor: Tensor, slope: Tensor) -> Tensor:
+    """Return tangents or cotangents times a slope: zero where one of them is, though the other be infinite."""
+    kept = tf.math.multiply_no_nan(tensor, tf.cast(tf.not_equal(slope, 0), tensor.dtype))
+    return tf.math.multiply_no_nan(slope, kept)
 
 
 def slopes_of(op: tf.Operation, ones: Tensor) -> list[Tensor | None]:

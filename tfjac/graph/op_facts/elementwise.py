@@ -17,9 +17,9 @@ from tfjac.graph.examples.index_maps import (
     labelled_sizes,
 )
 from tfjac.graph.facts import declare, facts_of
-from tfjac.graph.gradients.mending import TAKEN_FOR_CONSTANT, Differentiated, Gradient, differentiated_as
+from tfjac.graph.gradients.mending import TAKEN_FOR_CONSTANT, Differentiated, Gradient, differentiated_as, times
 from tfjac.graph.op_facts.reductions import MEAN
-from tfjac.graph.reading.static_values import of_inputs
+from tfjac.graph.reading.static_values import of_inputs, static_value
 from tfjac.graph.reading.symbolic_sizes import Size, SymbolicSizes, of_first
 from tfjac.types import Array, Tensor
 
@@ -136,8 +136,8 @@ def _is_mean_in_a_gradient(op: tf.Operation, ops: Differentiated) -> bool:
     mean, users = op.inputs[0].op, op.outputs[0].consumers()
     if mean.type != MEAN or not any(user.type == "SquaredDifference" for user in users):
         return False
-    names = {user.name for user in users if facts_of(user).arithmetic == "difference"}
-    return any(other.name in names for other in ops)
+    differences = [user for user in users if facts_of(user).arithmetic == "difference"]
+    return any(other is user for other in ops for user in differences)
 
 
 def _passed_on(op: tf.Operation, cotangent: Tensor) -> Tensor:
@@ -145,12 +145,22 @@ def _passed_on(op: tf.Operation, cotangent: Tensor) -> Tensor:
 
 
 def _meets_steep_ones(op: tf.Operation, ops: Differentiated) -> bool:
-    """Whether what flows back to a product or quotient may be infinite. Where its slope is zero, it changes nothing.
+    """Whether slopes, or what flows back, may be infinite. Where one of them is zero, the other changes nothing.
 
     (x / c)^b is zero at x = 0 for all c. TensorFlow's gradient by c is ∞ · 0 there if b is less than one, and so NaN.
     """
-    x, y = op.inputs
-    return x is not y and x.dtype.is_floating and not ops.types.isdisjoint(_STEEP)
+    return op.inputs[0].dtype.is_floating and not ops.types.isdisjoint(_STEEP)
+
+
+def _gradient_by_slope(op: tf.Operation, cotangent: Tensor) -> Tensor:
+    return times(cotangent, _private.gradient_of_type(op.type)(op, tf.ones_like(cotangent)))
+
+
+def _gradient_of_power(op: tf.Operation, cotangent: Tensor) -> list[Tensor]:
+    (x, y), power = op.inputs, op.outputs[0]
+    logarithm = tf.math.log(tf.where(x > 0, x, tf.ones([], x.dtype)))
+    slopes = [tf.math.multiply_no_nan(x ** (y - 1), y), power * logarithm]
+    return _summed_over_repeats(op, [times(cotangent, slope) for slope in slopes])
 
 
 def _gradient_of_product(op: tf.Operation, cotangent: Tensor) -> list[Tensor]:
@@ -169,6 +179,8 @@ def _summed_over_repeats(op: tf.Operation, gradients: list[Tensor]) -> list[Tens
         return gradients
     sizes = [tf.shape(each) for each in op.inputs]
     repeated = tf.raw_ops.BroadcastGradientArgs(s0=sizes[0], s1=sizes[1])
+    if op.inputs[0].shape.is_fully_defined() and op.inputs[1].shape.is_fully_defined():
+        repeated = map(static_value, repeated)  # XLA asks for it, of a gradient of this in a loop
     return [tf.reshape(tf.reduce_sum(each, axis), size) for each, axis, size in zip(gradients, repeated, sizes)]
 
 
@@ -183,15 +195,16 @@ def _is_of_stopped_mean(op: tf.Operation) -> bool:
     return mean is not stop and mean.type == MEAN and mean.inputs[0] is op.inputs[0]
 
 
-def _is_complex_or_of_stopped_mean(op: tf.Operation, ops: Differentiated) -> bool:
-    return op.outputs[0].dtype.is_complex or _is_of_stopped_mean(op)
+def _is_otherwise(op: tf.Operation, ops: Differentiated) -> bool:
+    return _is_complex(op, ops) or _is_of_stopped_mean(op) or _meets_steep_ones(op, ops)
 
 
 def _squared_difference(op: tf.Operation, x: Tensor, y: Tensor) -> Tensor:
     """|x − y|²; TensorFlow forgets the conjugates, and the mean where it is differentiated again, by any tape."""
     if _is_of_stopped_mean(op):
         y = op.inputs[1].op.inputs[0]  # of no effect on the gradient, but on that of the gradient
-    return tf.math.conj(x - y) * (x - y)
+    difference = x - y
+    return tf.math.conj(difference) * difference if x.dtype.is_complex else times(difference, difference)
 
 
 def _xdivy(op: tf.Operation, x: Tensor, y: Tensor) -> Tensor:
@@ -272,6 +285,8 @@ declare(
 )
 declare("MulNoNan", linear="in each", multiplies=True)
 declare("Mul", gradient=Gradient(_gradient_of_product, when=_meets_steep_ones))
+declare("Pow", gradient=Gradient(_gradient_of_power, when=_meets_steep_ones))
+declare("Abs Acos Acosh Asin Cos Cosh Sqrt Square", gradient=Gradient(_gradient_by_slope, when=_meets_steep_ones))
 declare("Div RealDiv", arithmetic="quotient", linear="in the first")
 declare("Div RealDiv", gradient=Gradient(_gradient_of_quotient, when=_meets_steep_ones))
 declare("DivNoNan", linear="in the first")
@@ -319,7 +334,7 @@ declare("ZerosLike", looks_at="shapes", vanishes="always", value=of_inputs(np.ze
 declare(
     "SquaredDifference",
     vanishes="where all do",
-    gradient=differentiated_as(_squared_difference, when=_is_complex_or_of_stopped_mean),
+    gradient=differentiated_as(_squared_difference, when=_is_otherwise),
 )
 declare("Xdivy", gradient=differentiated_as(_xdivy, when=_is_complex))
 declare("Xlogy", gradient=differentiated_as(_xlogy, when=_is_complex))

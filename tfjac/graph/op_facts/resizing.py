@@ -7,10 +7,11 @@ from collections.abc import Iterable
 
 import tensorflow as tf
 
-from tfjac.graph.examples.example_rules import Axis, ExampleAxis, Wanted
+from tfjac.graph.examples.example_rules import Axis, ExampleAxis, NoRule, Wanted
 from tfjac.graph.facts import declare
 from tfjac.graph.gradients.mending import Gradient, refused
 from tfjac.graph.op_facts.convolution import first_axis
+from tfjac.graph.op_facts.scattering import numbers_rows
 from tfjac.types import Tensor
 
 _RESIZE = {
@@ -99,7 +100,18 @@ def _transform(op: tf.Operation, axis: ExampleAxis, wanted: Wanted) -> list[Axis
     return first_axis(0, 1)(op, axis, wanted)
 
 
+def _crop(op: tf.Operation, axis: ExampleAxis, wanted: Wanted) -> list[Axis]:
+    """One box for each image, in their order."""
+    image, boxes, indices, _ = op.inputs
+    found = first_axis(0, 1)(op, axis, wanted)
+    if axis != ExampleAxis(0) or not numbers_rows(indices):
+        raise NoRule("it picks images by index")
+    wanted.meet(op, [(image, axis), (boxes, axis)])
+    return found
+
+
 declare("ResizeBicubic ResizeBilinear ResizeNearestNeighbor ScaleAndTranslate", example_axis=first_axis(0))
+declare("CropAndResize", example_axis=_crop)
 declare("ResizeArea ResizeBicubic ResizeBilinear ResizeNearestNeighbor", affine=(0,), maps="kept")
 declare("ResizeBicubicGrad ResizeBilinearGrad", example_axis=first_axis(0, 1))
 declare("ResizeNearestNeighborGrad", example_axis=first_axis(0))

@@ -39,7 +39,7 @@ def _scatter_into(op: tf.Operation, axis: ExampleAxis, wanted: Wanted) -> list[A
 
 def _writes_each_row(op: tf.Operation, indices: Tensor, updates: Tensor, axis: ExampleAxis, wanted: Wanted) -> bool:
     """Whether row k of the indices `[n, depth]` names a place in example k, for each of the n examples."""
-    if axis != ExampleAxis(0) or indices.shape.rank != 2 or not _numbers_rows(indices):
+    if axis != ExampleAxis(0) or indices.shape.rank != 2 or not numbers_rows(indices):
         return False
     rows, size = known_shape(wanted, updates)[0], known_shape(wanted, op.outputs[0])[0]
     if rows is not None and size is not None:
@@ -48,7 +48,7 @@ def _writes_each_row(op: tf.Operation, indices: Tensor, updates: Tensor, axis: E
     return True
 
 
-def _numbers_rows(tensor: Tensor) -> bool:
+def numbers_rows(tensor: Tensor) -> bool:
     """Whether the first column of a tensor, or a vector, is 0, 1, 2, ..., as far as the graph tells."""
     known = static_value(tensor)
     if known is not None:
@@ -56,7 +56,7 @@ def _numbers_rows(tensor: Tensor) -> bool:
         return bool((first == np.arange(len(first))).all())
     rule = facts_of(tensor.op).first_column
     column = None if rule is None else rule(tensor.op)
-    return column is True or (column is not None and column.shape.rank in (1, 2) and _numbers_rows(column))
+    return column is True or (column is not None and column.shape.rank in (1, 2) and numbers_rows(column))
 
 
 def _behind_places(indices: Tensor, axis: ExampleAxis, wanted: Wanted) -> ExampleAxis:

@@ -5,6 +5,7 @@ TensorFlow's are of dense tensors of the rank of the matrix alone; that of the s
 
 import tensorflow as tf
 
+from tfjac.graph.examples.example_rules import SHARED, Axis, ExampleAxis, Wanted
 from tfjac.graph.facts import declare
 from tfjac.graph.gradients.mending import Gradient, differentiated_as
 from tfjac.types import Tensor
@@ -31,6 +32,11 @@ def _divided(op: tf.Operation, indices: Tensor, values: Tensor, shape: Tensor, d
     return values / _spread(indices, dense)
 
 
+def _shared_by_all(op: tf.Operation, axis: ExampleAxis, wanted: Wanted) -> list[Axis]:
+    """The elements of a sparse tensor are those of all examples; a dense one that they are added to has its own."""
+    return [SHARED] * 3 + [axis if op.type == "SparseTensorDenseAdd" else SHARED]
+
+
 def _filled(op: tf.Operation, *cotangents: Tensor) -> tuple[Tensor | None, ...]:
     """By ops that are differentiated in their turn: TensorFlow's has no gradient."""
     given = tf.gather(cotangents[1], op.outputs[3])
@@ -40,4 +46,5 @@ def _filled(op: tf.Operation, *cotangents: Tensor) -> tuple[Tensor | None, ...]:
 declare("SparseDenseCwiseAdd", gradient=differentiated_as(_added))
 declare("SparseDenseCwiseMul", gradient=differentiated_as(_multiplied))
 declare("SparseDenseCwiseDiv", gradient=differentiated_as(_divided))
+declare("SparseTensorDenseAdd SparseToDense", example_axis=_shared_by_all)
 declare("RaggedFillEmptyRows SparseFillEmptyRows", gradient=Gradient(_filled))

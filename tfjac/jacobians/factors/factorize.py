@@ -5,7 +5,16 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfjac.graph import Dependence, ExamplesMix, axes, examples_mix_at, inline_calls, source_in
+from tfjac.graph import (
+    Dependence,
+    ExamplesMix,
+    axes,
+    compiled_by_xla,
+    examples_mix_at,
+    inline_calls,
+    moves_rows,
+    source_in,
+)
 from tfjac.jacobians.factors.strategies import (
     APART,
     AS_IF_APART,
@@ -27,6 +36,11 @@ ADVICE = (
     ". Take the model apart there, use layers that treat examples independently (batch normalisation with "
     "training=False), or pass examples_mix='full' to pay n·m backward passes; where an example is a group of rows, "
     "such as a graph, use per_segment_jacobian"
+)
+
+
+UNCHECKED = (
+    ". Without jit_compile=True rows may move within an example, which is checked when the graph runs: XLA drops checks"
 )
 
 
@@ -81,7 +95,8 @@ def factorize(
         options = {"examples_mix": examples_mix, "chunk_size": chunk_size, "passes_at_once": passes_at_once}
         return _factorized(ys, variables, verify, unconnected_gradients, ORDERS[examples_mix], **options)
     except ExamplesMix as mix:
-        raise examples_mix_at(mix.op, mix.reason + ADVICE) from None
+        unchecked = moves_rows(mix.op) and compiled_by_xla(ys[0].graph)
+        raise examples_mix_at(mix.op, mix.reason + UNCHECKED * unchecked + ADVICE) from None
 
 
 def factorize_segments(

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from tfjac.graph import slopes_of
+from tfjac.graph import slopes_of, times
 from tfjac.graph.op_types import SEVERAL_INPUTS, UNARY
-from tfjac.jacobians.tangents.rules import NoTangents, Step, rule, times
+from tfjac.jacobians.tangents.rules import NoTangents, Step, rule
 from tfjac.types import Tensor
 
 

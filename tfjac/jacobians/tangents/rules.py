@@ -94,12 +94,6 @@ def spread(tangents: Tensor, shape: Sequence[int]) -> Tensor:
     return tangents if tangents.shape == shape else tf.broadcast_to(tangents, shape)
 
 
-def times(tangents: Tensor, slope: Tensor) -> Tensor:
-    """Return tangents times a slope: zero where one of them is, whatever the other, as cotangents do by the kernels."""
-    kept = tf.where(tf.equal(slope, 0), tf.zeros([], tangents.dtype), tangents)
-    return tf.math.multiply_no_nan(slope, kept)
-
-
 def rule(*op_types: str) -> Callable[[Rule], Rule]:
     """Return a decorator that registers a rule for these op types, which may stand in one string."""
 

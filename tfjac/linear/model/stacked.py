@@ -1,5 +1,6 @@
 """The Jacobians of several blocks of residuals, one below the other, as one."""
 
+import itertools
 from collections.abc import Callable, Iterable, Sequence
 
 import tensorflow as tf
@@ -194,14 +195,17 @@ class SomeColumns(JacobianBlock):
         return [present.get(index) for index in range(len(self.columns.sizes))]
 
     def _widen(self, tensor: Tensor, axis: int = 0) -> Tensor:
-        """Put zeros where the missing variables stand along `axis`."""
-        sizes = self.columns.sizes
+        """Put zeros where the missing variables stand along `axis`, at once for those that follow one another."""
+        sizes, shape = self.columns.sizes, tf.unstack(tf.shape(tensor))
         parts = dict(zip(self.present, tf.split(tensor, [sizes[index] for index in self.present], axis=axis)))
-        shape = tf.unstack(tf.shape(tensor))
-        for index, size in enumerate(sizes):
-            if index not in parts:
-                parts[index] = tf.zeros([*shape[:axis], size, *shape[axis + 1 :]], tensor.dtype)
-        return tf.concat([parts[index] for index in range(len(sizes))], axis=axis)
+        wide: list[Tensor] = []
+        for is_present, run in itertools.groupby(range(len(sizes)), parts.__contains__):
+            if is_present:
+                wide += [parts[index] for index in run]
+            else:
+                size = sum(sizes[index] for index in run)
+                wide.append(tf.zeros([*shape[:axis], size, *shape[axis + 1 :]], tensor.dtype))
+        return tf.concat(wide, axis=axis)
 
 
 class ZeroRows(JacobianBlock):

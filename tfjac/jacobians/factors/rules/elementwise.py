@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from tfjac.graph import axes, axis_labels, copy_op, from_the_right
+from tfjac.graph import axes, axis_labels, copy_op, from_the_right, times
 from tfjac.jacobians.factors.rules.factor_rules import NoFactor, rule
 from tfjac.jacobians.factors.uses import Use
 from tfjac.jacobians.shapes import split_examples
@@ -30,7 +30,9 @@ def _sub(use: Use) -> Factor:
 @rule("Mul")
 def _mul(use: Use) -> Factor:
     """J_w = Σ x̄ ⊙ d over the axes along which w is broadcast."""
-    return _summed(use, _times(use.d, tf.math.conj(use.op.inputs[1 - use.weight_index])), _aligned(use))
+    return _summed(
+        use, tf.math.multiply_no_nan(use.d, tf.math.conj(use.op.inputs[1 - use.weight_index])), _aligned(use)
+    )
 
 
 @rule("Complex")
@@ -73,15 +75,10 @@ def _general(use: Use) -> Factor:
         return tf.gradients(output, spelt, grad_ys=tf.fill(tf.shape(output), tf.constant(along, output.dtype)))[0]
 
     if not output.dtype.is_complex:
-        return _summed(use, _times(use.d, slope(1)), _aligned(use))
+        return _summed(use, times(use.d, slope(1)), _aligned(use))
     parts = (tf.cast(part(use.d), use.d.dtype) for part in (tf.math.real, tf.math.imag))
     pulled = tf.add_n([slope(along) * part for along, part in zip((1, 1j), parts)])
     return _summed(use, pulled, _aligned(use))
-
-
-def _times(d: Tensor, slope: Tensor) -> Tensor:
-    """Return cotangents times a slope, zero where that is, as infinite ones change nothing there."""
-    return tf.math.multiply_no_nan(d, slope)
 
 
 def _aligned(use: Use) -> dict[int, int]:
