@@ -32,7 +32,17 @@ LAYERS = {
     "explanations": 8,
     "influence": 9,
 }
-RUNNING = {"SMALL", "axes", "compiled_by_xla", "cond", "numbers_in_all", "resolution_of", "verified", "while_loop"}
+RUNNING = {
+    "SMALL",
+    "axes",
+    "compiled_by_xla",
+    "cond",
+    "forgotten_with_graphs",
+    "numbers_in_all",
+    "resolution_of",
+    "verified",
+    "while_loop",
+}
 """What the algebra of steps has of `tfjac.graph`: how ops are run, and nothing that reads a graph."""
 WINGS = {
     "facts": 0,
