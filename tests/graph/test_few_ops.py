@@ -1,9 +1,9 @@
-"""What is traced as few ops: one constant for each integer, and the scalars of a loop as one vector for each dtype."""
+"""What is traced as few ops: one constant for each number, and the scalars of a loop as one vector for each dtype."""
 
 import numpy as np
 import tensorflow as tf
 
-from tfjac.graph import cond, shared_constants, while_loop
+from tfjac.graph import cond, lean_function, shared_constants, while_loop
 
 
 def _constants(graph):
@@ -40,6 +40,22 @@ def test_an_integer_is_one_constant_and_a_number_that_may_be_differentiated_by_i
     assert _constants(concrete.graph).count(-1) == 4  # before, inside, in order, and after
     assert _constants(concrete.graph).count([0.0] * 3) == 2
     assert _constants(bodies[0]).count(-1) == 1
+
+
+def test_numbers_of_python_are_one_constant_and_those_that_were_asked_for_are_not():
+    asked = []
+
+    @lean_function
+    def slopes(x):
+        asked.extend([tf.constant(2.0), tf.constant(2.0), tf.ones([]), tf.zeros([])])
+        held = tf.stack(asked)
+        y = 2 * x * asked[0] + 2.0 * asked[1] + x**2.0 + tf.maximum(x, 0.0) * asked[3] + 1.0 * asked[2]
+        return tf.gradients(y, asked), tf.gradients(y, x)[0], held
+
+    found, slope, _ = slopes(tf.constant(3.0))
+    np.testing.assert_allclose(found, [6, 2, 1, 3])
+    np.testing.assert_allclose(slope, 4 + 6)
+    assert _constants(asked[0].graph).count(2.0) == 3  # both that were asked for, and one of Python's
 
 
 def test_a_loop_carries_its_scalars_as_one_vector_for_each_dtype():
