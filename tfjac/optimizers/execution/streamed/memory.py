@@ -20,6 +20,7 @@ from tfjac.graph import ExamplesMix, cond, eager_creation
 from tfjac.jacobians.passes.linearise import NoForwardMode
 from tfjac.optimizers import arrays
 from tfjac.optimizers.contracts import AS_FACTORS, LinearModel, SummedObjective
+from tfjac.optimizers.damping import NielsenDamping
 from tfjac.optimizers.execution.streamed.fading import FadingModel
 from tfjac.optimizers.execution.streamed.kronecker import KroneckerMemory, named
 from tfjac.optimizers.execution.streamed.least_damping import LeastDamping
@@ -240,16 +241,21 @@ class AutoMemory:
         stayed, streams = news.stayed, news.streams
         self._keep_news(news)
 
-        def remember() -> tuple:
+        def remember(streams: Tensor | None = None) -> tuple:
             share = 1.0 if self._share is None else tf.clip_by_value(tf.cast(self._share(), drawn.dtype), 0, 1)
-            return self.model.take_step(objective, drawn, state, method, weight, stayed, share)
+            return self.model.take_step(objective, drawn, state, method, weight, stayed, streams, share)
 
         def iterate() -> tuple:
             solver, start = ConjugateGradientSolver(), LinearisedObjective(objective, drawn)
             step = take_step(start, state, method._replace(solver=solver, acceleration=None), restrictions)
             return step.state, named(step.report, method, solver), tf.cast(step.report.cost, tf.float64)
 
-        state, report, loss = remember() if objective.half is not None else cond(streams, remember, iterate)
+        if objective.half is not None:
+            state, report, loss = remember()
+        elif type(method.damping) is NielsenDamping and method.gram_dtype is None:
+            state, report, loss = remember(streams)
+        else:
+            state, report, loss = cond(streams, remember, iterate)
         self._note(objective, loss)
         sizes = ProblemSizes.of(drawn, method.gram_dtype, method.scaling.is_one_number, method.allowed().budget)
         return Step(state, report, sizes, drawn.num_rows, tf.constant(False), state)
