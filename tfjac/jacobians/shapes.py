@@ -24,6 +24,12 @@ def reshaped(tensor: Tensor, sizes: list) -> Tensor:
     return tensor if tensor.shape.is_fully_defined() and tensor.shape == sizes else tf.reshape(tensor, sizes)
 
 
+def reordered(tensor: Tensor, order: Sequence[int], sizes: list) -> Tensor:
+    """Return a tensor with its axes in another order, then in other sizes; one op where only axes of size one move."""
+    moved = [k for k in order if tensor.shape[k] != 1]
+    return tf.reshape(tensor if moved == sorted(moved) else tf.transpose(tensor, order), sizes)
+
+
 def widened(tensor: Tensor) -> Tensor:
     """Return `tensor` in at least single precision: squares and long sums of less overflow, or lose what is small."""
     return tf.cast(tensor, wide_dtype(tensor.dtype)) if tensor.dtype.is_floating else tensor
