@@ -89,5 +89,5 @@ def _is_shared(value: Any, name: str) -> bool:
 
 def _is_scoped(graph: Any) -> bool:
     """Return whether an op made now would differ by more than its value: by device, order, or attributes."""
-    devices, order = graph._device_functions_outer_to_inner, graph._current_control_dependencies()
-    return bool(devices or order or graph._get_control_flow_context() or graph._attr_scope_map)
+    devices, order = graph._device_functions_outer_to_inner[-1:], graph._current_control_dependencies()
+    return bool(any(devices) or order or graph._get_control_flow_context() or graph._attr_scope_map)
