@@ -81,6 +81,22 @@ def test_a_loop_carries_its_scalars_as_one_vector_for_each_dtype():
     assert state == [(tf.bool, 0), (tf.float32, 1), (tf.float32, 1)]
 
 
+def test_branches_hand_on_their_scalars_as_one_vector_for_each_dtype():
+    def run(x):
+        first = lambda: (x[0], x[1] * 2, x, True, ())  # noqa: E731
+        return cond(x[0] > 0, first, lambda: (3.0 * x[1], 4.0, x + 1, False, ()))
+
+    traced = tf.function(run, autograph=False)
+    for x, expected in (([1.0, 3.0], (1, 6, [1, 3], True)), ([-1.0, 3.0], (9, 4, [0, 4], False))):
+        for found in (run(tf.constant(x)), traced(tf.constant(x))):
+            assert found[-1] == ()
+            for one, other in zip(found, expected):
+                np.testing.assert_allclose(one, other)
+    ops = traced.get_concrete_function(tf.constant([1.0, 3.0])).graph.get_operations()
+    (choice,) = (op for op in ops if op.type in ("If", "StatelessIf"))
+    assert sorted(output.shape.rank for output in choice.outputs) == [0, 1, 1]
+
+
 def _carried(loop):
     """Return dtypes and shapes of what a loop carries."""
     return loop.attr["T"].list.type, loop.attr["output_shapes"].list.shape
