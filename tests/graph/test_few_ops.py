@@ -1,9 +1,9 @@
-"""What is traced as few ops: one constant for each integer, and the scalars of a loop as one vector for each dtype."""
+"""What is traced as few ops: one constant for each number, and the scalars of a loop as one vector for each dtype."""
 
 import numpy as np
 import tensorflow as tf
 
-from tfjac.graph import cond, shared_constants, while_loop
+from tfjac.graph import cond, lean_function, shared_constants, while_loop
 
 
 def _constants(graph):
@@ -42,6 +42,22 @@ def test_an_integer_is_one_constant_and_a_number_that_may_be_differentiated_by_i
     assert _constants(bodies[0]).count(-1) == 1
 
 
+def test_numbers_of_python_are_one_constant_and_those_that_were_asked_for_are_not():
+    asked = []
+
+    @lean_function
+    def slopes(x):
+        asked.extend([tf.constant(2.0), tf.constant(2.0), tf.ones([]), tf.zeros([])])
+        held = tf.stack(asked)
+        y = 2 * x * asked[0] + 2.0 * asked[1] + x**2.0 + tf.maximum(x, 0.0) * asked[3] + 1.0 * asked[2]
+        return tf.gradients(y, asked), tf.gradients(y, x)[0], held
+
+    found, slope, _ = slopes(tf.constant(3.0))
+    np.testing.assert_allclose(found, [6, 2, 1, 3])
+    np.testing.assert_allclose(slope, 4 + 6)
+    assert _constants(asked[0].graph).count(2.0) == 3  # both that were asked for, and one of Python's
+
+
 def test_a_loop_carries_its_scalars_as_one_vector_for_each_dtype():
     def run(x):
         def once(count, is_odd, state):
@@ -63,6 +79,22 @@ def test_a_loop_carries_its_scalars_as_one_vector_for_each_dtype():
     carried = [(tf.as_dtype(dtype), len(shape.dim)) for dtype, shape in zip(*_carried(loop))]
     state = [each for each in carried if each != (tf.int32, 0)]  # besides what TensorFlow counts
     assert state == [(tf.bool, 0), (tf.float32, 1), (tf.float32, 1)]
+
+
+def test_branches_hand_on_their_scalars_as_one_vector_for_each_dtype():
+    def run(x):
+        first = lambda: (x[0], x[1] * 2, x, True, ())  # noqa: E731
+        return cond(x[0] > 0, first, lambda: (3.0 * x[1], 4.0, x + 1, False, ()))
+
+    traced = tf.function(run, autograph=False)
+    for x, expected in (([1.0, 3.0], (1, 6, [1, 3], True)), ([-1.0, 3.0], (9, 4, [0, 4], False))):
+        for found in (run(tf.constant(x)), traced(tf.constant(x))):
+            assert found[-1] == ()
+            for one, other in zip(found, expected):
+                np.testing.assert_allclose(one, other)
+    ops = traced.get_concrete_function(tf.constant([1.0, 3.0])).graph.get_operations()
+    (choice,) = (op for op in ops if op.type in ("If", "StatelessIf"))
+    assert sorted(output.shape.rank for output in choice.outputs) == [0, 1, 1]
 
 
 def _carried(loop):

@@ -237,13 +237,20 @@ def test_many_weights_with_one_output_have_factors_unless_they_multiply_often(of
 
 
 @pytest.mark.by_day(None)
-def test_data_that_repeat_are_taken_as_a_full_batch():
-    model = network()
+@pytest.mark.parametrize("damping", ["nielsen", "multiplicative"])
+def test_data_that_repeat_are_taken_as_a_full_batch(damping):
+    """Of a linear layer with a penalty, weights go to those of ridge regression."""
+    keras.utils.set_random_seed(0)
+    model = keras.Sequential([layers.Input((4,)), layers.Dense(2, kernel_regularizer=keras.regularizers.L2(0.05))])
+    model.compile(LevenbergMarquardt(damping), loss="mse", jit_compile=False)
     solvers = []
-    for _ in range(6):
+    for _ in range(10):
         model.train_on_batch(X, Y[:, :2])
         solvers.append(model.optimizer.solver_used)
     assert solvers[0] == "kronecker" and solvers[-1] == "cg"
+    inputs = np.c_[X, np.ones(150)]
+    ridge = np.linalg.solve(inputs.T @ inputs / 300 + np.diag([0.05] * 4 + [0]), inputs.T @ Y[:, :2] / 300)
+    np.testing.assert_allclose(np.vstack(model.get_weights()), ridge, atol=1e-4)
     model.train_on_batch(X[:50], Y[:50, :2])
     model.train_on_batch(X[50:], Y[50:, :2])
     assert model.optimizer.solver_used == "kronecker"

@@ -8,7 +8,7 @@ import tensorflow as tf
 from tfjac.drive.driver import Carrier, Driver, Request
 from tfjac.drive.options import Settings
 from tfjac.drive.problem import Problem
-from tfjac.graph import SMALL, call_flat
+from tfjac.graph import SMALL, call_flat, cond, lean_function
 from tfjac.linear import arrays
 from tfjac.linear.columns import Columns
 from tfjac.linear.solvers.problem_sizes import ProblemSizes
@@ -142,7 +142,7 @@ class StepFunction:
 
     Args:
         problem: a `Problem`.
-        options: of `tf.function`.
+        options: of `lean_function`.
 
     Attributes:
         sizes: the `ProblemSizes`.
@@ -163,7 +163,7 @@ class StepFunction:
         first = _first_state(problem, like), _first_window(problem.settings, position)
         state, window = tf.nest.map_structure(_spec_of, first)
         specs = invariants, Request(state, flag, flag, flag, scalar, window)
-        self._function = tf.function(step, **options).get_concrete_function(problem.residuals.specs, *specs)
+        self._function = lean_function(step, **options).get_concrete_function(problem.residuals.specs, *specs)
         self._dtypes = [spec.dtype for spec in tf.nest.flatten(specs)]
         self.sizes: ProblemSizes = found[-1].sizes
 
@@ -249,7 +249,7 @@ class Minimisation:
             return stalled & tf.reduce_any(vanished), doubtful & around.falls()
 
         no = tf.constant(False)
-        is_minimum, is_none = tf.cond(stalled | doubtful, looked_at, lambda: (no, no))
+        is_minimum, is_none = cond(stalled | doubtful, looked_at, lambda: (no, no))
         status = tf.where(is_minimum, int(Status.GRADIENT_TOLERANCE), status)
         return tf.where(is_none, int(Status.NOT_A_MINIMUM), status)
 

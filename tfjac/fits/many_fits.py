@@ -16,7 +16,7 @@ from tfjac.drive.many_fits.vanished_fits import VanishedFits, are_asked
 from tfjac.drive.options import Options, Settings
 from tfjac.fits.implicit import without_derivatives
 from tfjac.fits.results.batched_result import BatchedLeastSquaresResult
-from tfjac.graph import as_tf_variable, call_outside, quiet_function, what_was_said_first
+from tfjac.graph import as_tf_variable, call_outside, lean_function, quiet_function, what_was_said_first
 from tfjac.jacobians.passes.chunks import in_chunks
 from tfjac.objective.conditions.bounds import Bounds
 from tfjac.objective.robust import losses_of
@@ -221,7 +221,7 @@ class BatchedMinimiser:
         self._in_turn, self._shrinks = in_turn, in_turn and tf.executing_eagerly()
         self._count = None if self._shrinks and devices is None else size
         self._problem = FitObjective(self._placed, settings.losses, settings.jit_compile)
-        self._minimised = tf.function(self._minimise, autograph=False)
+        self._minimised = lean_function(self._minimise)
         self._concrete: Any = None
         self._vanished: Any = None
         self._ended = quiet_function(lambda values, *data: self._linearise(values, list(data)), reduce_retracing=True)
@@ -241,7 +241,7 @@ class BatchedMinimiser:
         if not tf.reduce_any(are_asked(found, values, box)):
             return found._replace(vanished=tf.zeros(values.shape, tf.bool))
         if self._vanished is None:
-            traced = tf.function(self._told, autograph=False)
+            traced = lean_function(self._told)
             self._vanished = traced.get_concrete_function(*self._specs(values, data, box, found))
         return self._vanished(values, data, box, found)
 

@@ -20,7 +20,7 @@ from tfjac.fits.implicit import differentiable, without_derivatives
 from tfjac.fits.results.frozen import FrozenModel, FrozenPoint
 from tfjac.fits.results.least_squares_result import LeastSquaresResult
 from tfjac.fits.run import Run
-from tfjac.graph import call_flat, unrecorded
+from tfjac.graph import call_flat, lean_function, unrecorded
 from tfjac.jacobians.sparsity.hints import WIDEST, hints_of
 from tfjac.linear import arrays
 from tfjac.linear.solvers.plan import Plan, plan_of
@@ -48,14 +48,14 @@ class TracedMinimisation:
         if settings.jit_compile:
             residuals.check_compiles()
         self.residuals, self._settings, self._frozen = residuals, settings, FrozenModel(residuals, settings.losses)
-        self._compiled = {"jit_compile": settings.jit_compile, "autograph": False}
+        self._compiled = {"jit_compile": settings.jit_compile}
         self._looks: dict[str, Any] = {}
         self._drawn: Any = None
         self._evaluation: Evaluation | None = None
         self._step: StepFunction | None = None
         problem = Problem(residuals, variables, settings)
         if not tf.executing_eagerly():
-            self._whole = tf.function(Minimisation(problem).whole, **self._compiled)
+            self._whole = lean_function(Minimisation(problem).whole, **self._compiled)
             return
         with unrecorded():
             self._trace_steps(problem, variables)
@@ -71,7 +71,7 @@ class TracedMinimisation:
             self._step = StepFunction(problem, **self._compiled)
             self._sizes = self._step.sizes
         if self._step is not None or residuals.drawn_specs or any(losses_of(settings.losses, residuals.num_tensors)):
-            look = tf.function(lambda data: Drawn.of(residuals, data, problem.dtype), **self._compiled)
+            look = lean_function(lambda data: Drawn.of(residuals, data, problem.dtype), **self._compiled)
             self._drawn = look.get_concrete_function(residuals.specs)
 
     def plan(self, variables: list[Variable]) -> Plan:
@@ -194,6 +194,6 @@ class TracedMinimisation:
                 drawn = list(self.residuals.drawn_specs)
                 specs = list(self.residuals.specs), specs[1]._replace(drawn=drawn), specs[2]  # their sizes may be open
                 with unrecorded():
-                    self._looks[name] = tf.function(look, **self._compiled).get_concrete_function(*specs)
+                    self._looks[name] = lean_function(look, **self._compiled).get_concrete_function(*specs)
             tensors = [tf.convert_to_tensor(each) for each in tf.nest.flatten(given)]
             return call_flat(self._looks[name], tensors).numpy()

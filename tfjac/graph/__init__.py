@@ -80,7 +80,14 @@ from tfjac.graph.reading.variables import (
     source_in,
 )
 from tfjac.graph.running.concurrency import run_side_by_side
-from tfjac.graph.running.functions import call_converted, call_outside, eager_creation, quiet_function, unrecorded
+from tfjac.graph.running.functions import (
+    call_converted,
+    call_outside,
+    eager_creation,
+    lean_function,
+    quiet_function,
+    unrecorded,
+)
 from tfjac.graph.running.loops import SMALL, cond, numbers_in, numbers_in_all, while_loop
 from tfjac.graph.running.packing import Packing
 from tfjac.graph.running.runtime_errors import noted_errors, what_was_said_first
@@ -163,6 +170,7 @@ __all__ = [
     "is_of_keras_2",
     "is_variable",
     "largest_of",
+    "lean_function",
     "keep_with",
     "layer_calls",
     "layer_path",

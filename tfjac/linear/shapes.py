@@ -1,7 +1,7 @@
 """Sizes of tensors, which may be open while tracing, and the dtypes that sums are made in."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
 import tensorflow as tf
@@ -20,6 +20,12 @@ def product(sizes: Iterable[Any]) -> Any:
 def reshaped(tensor: Tensor, sizes: list) -> Tensor:
     """`tf.reshape`, without an op where the tensor has these sizes."""
     return tensor if tensor.shape.is_fully_defined() and tensor.shape == sizes else tf.reshape(tensor, sizes)
+
+
+def reordered(tensor: Tensor, order: Sequence[int], sizes: list) -> Tensor:
+    """Return a tensor with its axes in another order, then in other sizes; one op where only axes of size one move."""
+    moved = [k for k in order if tensor.shape[k] != 1]
+    return tf.reshape(tensor if moved == sorted(moved) else tf.transpose(tensor, order), sizes)
 
 
 def widened(tensor: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from tfjac.graph import while_loop
+from tfjac.graph import cond, while_loop
 from tfjac.linear import arrays
 from tfjac.ops import damped_solve
 from tfjac.steps.beside import MOST, ROUNDINGS, Beside, falls_beside, shares_of, unseen
@@ -125,7 +125,7 @@ def vanished_at_minimum(place: Place, cost_at: Function, limits: Tolerances) -> 
     asked = finite & few & tf.reduce_any(sides, axis=1) & _rest(place, others, norms, norm, limits)
     looked = sides & asked[:, None]
     nothing = tf.zeros_like(asked)
-    lowest = tf.cond(tf.reduce_any(asked), lambda: asked & _is_lowest(place, cost_at, looked), lambda: nothing)
+    lowest = cond(tf.reduce_any(asked), lambda: asked & _is_lowest(place, cost_at, looked), lambda: nothing)
     return small & lowest[:, None]
 
 
@@ -177,7 +177,7 @@ class _Sides:
     def rises_if(self, needed: Tensor, direction: Tensor) -> Tensor:
         """Return the same where it is `needed`, a scalar bool, else zeros."""
         nothing = tf.zeros([2, tf.shape(direction)[0]], direction.dtype)
-        return tf.cond(needed, lambda: self.rises(direction), lambda: nothing)
+        return cond(needed, lambda: self.rises(direction), lambda: nothing)
 
 
 def _is_lowest(place: Place, cost_at: Function, looked: Tensor) -> Tensor:

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from tfjac.drive.many_fits.placed_residuals import PlacedResiduals
-from tfjac.graph import inline_calls
+from tfjac.graph import inline_calls, lean_function
 from tfjac.jacobians.batch import example_blocks
 from tfjac.objective.residuals import units_of
 from tfjac.objective.robust import influence, losses_of
@@ -44,9 +44,9 @@ class FitObjective:
 
     def __init__(self, placed: PlacedResiduals, losses: Any, jit_compile: bool) -> None:
         self._placed, self._losses = placed, losses_of(losses, len(placed.shapes))
-        self._rows = tf.function(self._rows_and_jacobian, autograph=False, jit_compile=True if jit_compile else None)
-        self._ended = tf.function(self._rows_at_the_end, autograph=False, jit_compile=True if jit_compile else None)
-        self._costs = tf.function(self._costs_of_rows, autograph=False, jit_compile=True if jit_compile else None)
+        self._rows = lean_function(self._rows_and_jacobian, jit_compile=True if jit_compile else None)
+        self._ended = lean_function(self._rows_at_the_end, jit_compile=True if jit_compile else None)
+        self._costs = lean_function(self._costs_of_rows, jit_compile=True if jit_compile else None)
         self.columns = placed.columns
 
     def linearise(self, values: Tensor, data: list[Tensor], unit: Tensor, fresh: Tensor) -> tuple[Linearised, Tensor]:

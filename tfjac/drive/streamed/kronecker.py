@@ -44,7 +44,8 @@ from tfjac.linear.factors.kronecker_block import (
     form_of,
 )
 from tfjac.linear.model import FreeLinearisation, num_examples, square_and_variance
-from tfjac.linear.solvers.base import Cost, Solver
+from tfjac.linear.solvers import ConjugateGradientSolver
+from tfjac.linear.solvers.base import Cost, Solver, zeros_unless
 from tfjac.linear.solvers.plan import Plan
 from tfjac.linear.solvers.problem_sizes import ProblemSizes
 from tfjac.steps.damping import NielsenDamping
@@ -142,6 +143,7 @@ class KroneckerMemory:
         method: Method,
         weight: Tensor,
         stayed: Tensor,
+        streams: Tensor | None,
         share: Tensor | float = 1.0,
     ) -> tuple[State, Report, Tensor]:
         """Take a step, remember the batch, and return the `State`, the `Report`, and the loss of the batch after it.
@@ -152,24 +154,34 @@ class KroneckerMemory:
             state: a `State`; method: a `Method`.
             weight: scalar, what the batch counts for; with zero it is not remembered.
             stayed: scalar bool, whether the variables are where the last step left them; if not, all begins again.
+            streams: scalar bool, whether data are new, or None if they are. If not, nothing is recalled nor remembered,
+                and the step is one of conjugate gradients, damped as `state` says, by Nielsen's rule.
             share: scalar, the part of the bounds of α that is used.
         """
+        is_new = tf.constant(True) if streams is None else streams
         steps, seen = (
             tf.where(stayed, each.value.value(), tf.zeros([], each.dtype)) for each in (self._steps, self._examples)
         )
         examples = tf.cast(num_examples(batch, objective.num_parts), tf.float64)
-        batch, alone = _offsets_first(batch, objective, steps < FIRST)
+        batch, alone = _offsets_first(batch, objective, is_new & (steps < FIRST))
         begun = tf.cast(tf.minimum(SHORT + (1 - SHORT) * seen / ENOUGH, 1.0), self.dtype)
         share *= tf.where(alone, tf.ones_like(begun), begun)
         begun = tf.cast(steps, self.dtype)
         kept, weight_of_all = self._share_of_earlier(begun / (begun + 1), weight)
+        kept = zeros_unless(is_new, kept)
         factors, sizes = batch.jacobian.factors(), self._columns.sizes
         curvature = [part.averaged(each, kept) for part, each in zip(self._parts, factors)]
         damping, largest = self._damping_now(curvature, objective.sums_squares, stayed)
+        growth, masses = 2 * tf.ones_like(damping), [damping] * len(sizes)
+        if streams is not None:
+            before, growing = state.damping
+            damping = tf.where(streams | (before <= 0), damping, before)
+            growth = tf.where(streams, growth, tf.maximum(growth, growing))
+            masses = tf.split(damping + zeros_unless(~streams, batch.prior.precision), sizes)
         is_due = tf.equal(steps % REFRESHED, 0) | (steps < REFRESHED)
         inverses = cond(
-            is_due,
-            lambda: [block.inverses(damping) for block in curvature],
+            is_due | ~is_new,
+            lambda: [block.inverses(mass) for block, mass in zip(curvature, masses)],
             lambda: [part.kept_inverses(block, damping) for part, block in zip(self._parts, curvature)],
         )
 
@@ -179,15 +191,20 @@ class KroneckerMemory:
 
         diagonal = tf.concat([block.diagonal() for block in curvature], axis=0)
         last = self._last.value.value() * tf.cast(stayed, self.dtype)
-        solver = TwoDirections(precondition, diagonal, last, damping, self._stiffness.value.value(), kept, share)
-        with_factors = method._replace(solver=solver, damping=NielsenDamping(), acceleration=None, gram_dtype=None)
-        start = State((damping, 2 * tf.ones_like(damping)), state.scaling)
+        stiffness = self._stiffness.value.value()
+        solver = TwoDirections(precondition, diagonal, last, damping, stiffness, kept, share, streams)
+        rule = NielsenDamping() if streams is None else method.damping
+        with_factors = method._replace(solver=solver, damping=rule, acceleration=None, gram_dtype=None)
+        start = State((damping, growth), state.scaling)
         before = objective.position(objective.values())
-        report = take_step(LinearisedObjective(objective, batch), start, with_factors).report
-        report = named(report, method, solver)
+        step = take_step(LinearisedObjective(objective, batch), start, with_factors)
+        report = named(step.report, method, solver)
+        if streams is not None:
+            iterated = named(report, method, ConjugateGradientSolver())
+            report = report._replace(solver=tf.where(streams, report.solver, iterated.solver))
         moved = objective.position(objective.values()) - before
         idle = [int(Status.NOT_FINITE), int(Status.GRADIENT_TOLERANCE)]
-        wanted = (weight > 0) & ~tf.reduce_any([tf.equal(report.status, status) for status in idle])
+        wanted = is_new & (weight > 0) & ~tf.reduce_any([tf.equal(report.status, status) for status in idle])
         wanted &= all_finite(diagonal, solver.stiffness, *tf.nest.flatten(inverses))
         following = _following(report, solver.allowed / self._wanted)
 
@@ -209,6 +226,8 @@ class KroneckerMemory:
         shown = cond(wanted, keep, lambda: damping)
         names = method.damping.state_names
         told = [shown if name == "damping" else value for name, value in zip(names, state.damping)]
+        if streams is not None:
+            told = [tf.where(streams, one, other) for one, other in zip(told, step.state.damping)]
         return State(tuple(told), state.scaling), report, tf.cast(report.cost, tf.float64)
 
     def _share_of_earlier(self, of_alike: Tensor, weight: Any) -> tuple[Tensor, Tensor]:

@@ -29,6 +29,7 @@ from tfjac.linear.solvers.base import zeros_unless
 from tfjac.linear.solvers.plan import Plan
 from tfjac.linear.solvers.problem_sizes import ProblemSizes
 from tfjac.objective.reached_variables import refuse_precision
+from tfjac.steps.damping import NielsenDamping
 from tfjac.steps.method import Method
 from tfjac.steps.objective import SummedObjective
 from tfjac.steps.records import Report, State
@@ -241,16 +242,21 @@ class AutoMemory:
         stayed, streams = news.stayed, news.streams
         self._keep_news(news)
 
-        def remember() -> tuple:
+        def remember(streams: Tensor | None = None) -> tuple:
             share = 1.0 if self._share is None else tf.clip_by_value(tf.cast(self._share(), drawn.dtype), 0, 1)
-            return self.model.take_step(objective, drawn, state, method, weight, stayed, share)
+            return self.model.take_step(objective, drawn, state, method, weight, stayed, streams, share)
 
         def iterate() -> tuple:
             solver, start = ConjugateGradientSolver(), LinearisedObjective(objective, drawn)
             step = take_step(start, state, method._replace(solver=solver, acceleration=None), restrictions)
             return step.state, named(step.report, method, solver), tf.cast(step.report.cost, tf.float64)
 
-        state, report, loss = remember() if objective.half is not None else cond(streams, remember, iterate)
+        if objective.half is not None:
+            state, report, loss = remember()
+        elif type(method.damping) is NielsenDamping and method.gram_dtype is None:
+            state, report, loss = remember(streams)
+        else:
+            state, report, loss = cond(streams, remember, iterate)
         self._note(objective, loss)
         sizes = ProblemSizes.of(drawn, method.gram_dtype, method.scaling.is_one_number, method.allowed().budget)
         return Step(state, report, sizes, drawn.num_rows, tf.constant(False), state)

@@ -1,11 +1,16 @@
-"""Steps in the plane of two directions: that of a preconditioned gradient, and that of the step before."""
+"""Steps in the plane of two directions: that of a preconditioned gradient, and that of the step before.
+
+Where data are those of the steps before, a step goes on from the former by conjugate gradients.
+"""
 
 from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
 from tfjac.linear.contracts import LinearModel
-from tfjac.linear.solvers.base import Cost, Solve, Solved, Solver, System, dot, finite_or_zeros
+from tfjac.linear.solvers import ConjugateGradientSolver
+from tfjac.linear.solvers.base import Cost, ProductSystem, Solve, Solved, Solver, System, dot, finite_or_zeros
+from tfjac.linear.solvers.conjugate_gradient import conjugate_gradients
 from tfjac.linear.solvers.problem_sizes import ProblemSizes
 from tfjac.types import Tensor
 
@@ -30,6 +35,7 @@ class TwoDirections(Solver):
         stiffness: scalar, κ of the batches before.
         kept: scalar, by what that fades.
         share: scalar, the part of the bound of α that is used.
+        streams: scalar bool, whether data are new; None if they are.
 
     Attributes:
         stiffness: scalar, κ with the batch, once it is `prepare`d.
@@ -50,8 +56,9 @@ class TwoDirections(Solver):
         stiffness: Tensor,
         kept: Tensor,
         share: Tensor | float = 1.0,
+        streams: Tensor | None = None,
     ) -> None:
-        self._precondition, self._diagonal, self._last = precondition, diagonal, last
+        self._precondition, self._diagonal, self._last, self._streams = precondition, diagonal, last, streams
         self._damping, self._before, self._kept, self._share = damping, stiffness, kept, share
 
     def cost(self, sizes: ProblemSizes) -> Cost:
@@ -60,9 +67,7 @@ class TwoDirections(Solver):
 
     def prepare(self, linearisation: LinearModel) -> System:
         """Take g, and products of J with both directions."""
-        gradient = linearisation.gradient()
-        directions = [-self._precondition(gradient), self._last]
-        plane = _Plane(linearisation, gradient, self._diagonal, directions)
+        plane = _Plane(linearisation, self._diagonal, self._precondition, self._last, self._streams)
         stiffness = tf.math.divide_no_nan(plane.stiffness(self._damping), -plane.slopes[0])
         stiffness = tf.clip_by_value(tf.where(stiffness > 0, stiffness, STIFFEST), 0.0, STIFFEST)
         kept = tf.minimum(self._kept, KEPT_OF_STIFFNESS)
@@ -73,27 +78,27 @@ class TwoDirections(Solver):
         return plane
 
 
-class _Plane(System):
+class _Plane(ProductSystem):
     """The quadratic model of a batch in the plane of two directions.
 
     Args:
         linearisation: `LinearModel` of the batch.
-        gradient, diagonal: `[p]`.
-        directions: list of two vectors `[p]`.
+        diagonal, precondition, last, streams: as of `TwoDirections`.
     """
 
     most: tf.Tensor
 
     def __init__(
-        self, linearisation: LinearModel, gradient: Tensor, diagonal: Tensor, directions: list[Tensor]
+        self, linearisation: LinearModel, diagonal: Tensor, precondition: Callable, last: Tensor, streams: Tensor | None
     ) -> None:
-        self.gradient, self.diagonal, self._directions = gradient, diagonal, directions
-        jacobian, prior = linearisation.jacobian, linearisation.prior
-        images = [jacobian.matvec(each) for each in directions]
-        rows, weighed = _products(images), _products(directions, [prior.precision * each for each in directions])
-        self._curvature = rows if prior.is_zero else [one + two for one, two in zip(rows, weighed)]
+        super().__init__(linearisation, diagonal)
+        self._precondition, self._streams = precondition, streams
+        self._directions = directions = [-precondition(self.gradient), last]
+        rows = _products([linearisation.jacobian.matvec(each) for each in directions])
+        weighed = _products(directions, [self.prior.precision * each for each in directions])
+        self._curvature = rows if self.prior.is_zero else [one + two for one, two in zip(rows, weighed)]
         self._squares = _products(directions)
-        self.slopes = [dot(gradient, each) for each in directions]
+        self.slopes = [dot(self.gradient, each) for each in directions]
 
     def stiffness(self, damping: Tensor) -> Tensor:
         """Return the damped curvature along the first direction, a scalar."""
@@ -102,9 +107,19 @@ class _Plane(System):
     def solver(self, scaling: Tensor) -> Solve:
         def solve(damping: Tensor, residual: Tensor | None = None) -> Solved:
             first, second = self._coordinates(damping)
-            return finite_or_zeros(first * self._directions[0] + second * self._directions[1])
+            step = first * self._directions[0] + second * self._directions[1]
+            return finite_or_zeros(step if self._streams is None else self._or_iterated(step, damping * scaling))
 
         return solve
+
+    def _or_iterated(self, step: Tensor, mass: Tensor) -> Tensor:
+        """Return `step` where data are new, else that of conjugate gradients with λD `[p]`, of no iteration there."""
+        model, options = self.linearisation, ConjugateGradientSolver()
+        mass += self.prior.precision
+        product = lambda vector: model.curvature(vector) + mass * vector  # noqa: E731
+        square, iterations = model.jacobian.square(model.residual), tf.where(self._streams, 0, options.max_iterations)
+        given = -self.gradient, square, self._precondition, options.tolerance, iterations, self._directions[0]
+        return tf.where(self._streams, step, conjugate_gradients(product, *given))
 
     def _coordinates(self, damping: Tensor) -> tuple[Tensor, Tensor]:
         """Return α and μ: those that minimise the damped model, within their bounds."""
@@ -117,12 +132,6 @@ class _Plane(System):
         second = tf.clip_by_value(best, 0.0, MOST_MOMENTUM)
         alone = tf.clip_by_value(-divide(slope + second * mixed, own), 0.0, self.most)
         return tf.where(tf.equal(second, best), first, alone), second
-
-    def quadratic(self, step: Tensor) -> Tensor:
-        """Return pᵀ(JᵀJ + Λ)p of a step in the plane, a scalar: its coordinates follow from two products."""
-        first, second, _ = _solved(self._squares, [dot(each, step) for each in self._directions])
-        curvature = self._curvature
-        return first**2 * curvature[0] + 2 * first * second * curvature[1] + second**2 * curvature[2]
 
 
 def _solved(matrix: Sequence[Tensor], right: Sequence[Tensor]) -> tuple[Tensor, Tensor, Tensor]:

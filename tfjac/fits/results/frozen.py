@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import tensorflow as tf
 
-from tfjac.graph import call_outside, eager_creation
+from tfjac.graph import call_outside, eager_creation, lean_function
 from tfjac.linear.factors.gather_factor import row_grams
 from tfjac.linear.model.elimination import is_read_by_rows
 from tfjac.objective.residuals import objective_of_residuals
@@ -104,7 +104,7 @@ class FrozenModel:
             placed = residuals.place(data, drawn, handles)
             return compute(placed, objective_of_residuals(placed, moved))
 
-        trace = tf.function(linearised, autograph=False)
+        trace = lean_function(linearised)
         return trace.get_concrete_function(*residuals.specs, *residuals.drawn_specs)
 
     def dense(self, tensors: Any, objective: Any) -> tuple:

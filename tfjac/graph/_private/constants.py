@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import re
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -13,15 +14,20 @@ from tfjac.types import T
 MOST_BYTES = 256
 """Of a constant that is shared, with its dtype and shape."""
 
-_INTEGERS = (tf.int32, tf.int64)
-"""Dtypes that are shared. There is no derivative by an integer: it does not matter which one an op was given."""
+_COUNTS, _NUMBERS = (tf.int32, tf.int64, tf.bool), (tf.float32, tf.float64)
+"""Dtypes that are shared. There is no derivative by a count: it does not matter which one an op was given."""
+
+_HELD = re.compile(r"(.*/)?(Const|zeros|ones)(_like)?(_\d+)?/?")
+"""Names of constants that somebody asked for, and may differentiate by; TensorFlow names others by arguments of ops."""
 
 _sharing: weakref.WeakSet[tf.Graph] = weakref.WeakSet()
 
 
 @contextlib.contextmanager
 def shared_constants() -> Iterator[None]:
-    """Let integers of the same value be one op in the graph being traced, as long as this lasts; none beside others.
+    """Let constants of the same value be one op in the graph being traced, as long as this lasts; none beside others.
+
+    Of floating-point numbers, it is the scalars that TensorFlow makes of Python's, as of the 2 in `2 * x`.
 
     `Graph._create_op_internal` is where all ops of a graph come into being, those of TensorFlow's own functions too: an
     axis that is given as a number is an op. No public function is told of ops.
@@ -44,7 +50,7 @@ def shared_constants() -> Iterator[None]:
     ) -> tf.Operation:
         make = functools.partial(create, op_type, inputs, dtypes, input_types, name, attrs, *rest, **others)
         value = attrs["value"].tensor if attrs and "value" in attrs and not inputs else None
-        if value is None or value.dtype not in _INTEGERS or value.ByteSize() > MOST_BYTES or _is_scoped(graph):
+        if value is None or not _is_shared(value, name or op_type) or _is_scoped(graph):
             return make()
         key = op_type, value.SerializeToString(deterministic=True)
         if key not in known:
@@ -74,7 +80,14 @@ def sharing_like_this(function: Callable[..., T]) -> Callable[..., T]:
     return traced
 
 
+def _is_shared(value: Any, name: str) -> bool:
+    """Return whether constants of a value, a `TensorProto`, are one, if they are to be named like that."""
+    if value.dtype in _COUNTS:
+        return value.ByteSize() <= MOST_BYTES
+    return value.dtype in _NUMBERS and not value.tensor_shape.dim and not _HELD.fullmatch(name)
+
+
 def _is_scoped(graph: Any) -> bool:
     """Return whether an op made now would differ by more than its value: by device, order, or attributes."""
-    devices, order = graph._device_functions_outer_to_inner, graph._current_control_dependencies()
-    return bool(devices or order or graph._get_control_flow_context() or graph._attr_scope_map)
+    devices, order = graph._device_functions_outer_to_inner[-1:], graph._current_control_dependencies()
+    return bool(any(devices) or order or graph._get_control_flow_context() or graph._attr_scope_map)

@@ -100,7 +100,12 @@ def _small_constants(
             )
         return fixed[tensor.ref()]
 
-    return ancestors([tensor for op in ops for tensor in op.inputs if is_fixed(tensor)])
+    read = {tensor.ref(): tensor for op in ops for tensor in op.inputs if is_fixed(tensor)}
+    for reference, tensor in read.items():
+        value = static_value(tensor) if tensor.dtype.is_integer and not is_constant(tensor.op) else None
+        if value is not None:  # one op, in place of those that compute shapes
+            mapping[reference] = tf.constant(value, tensor.dtype, tensor.shape)
+    return ancestors([tensor for reference, tensor in read.items() if reference not in mapping])
 
 
 def transplant(targets: Sequence[Tensor], values: TensorPairs, edit: OpEdit | None = None) -> Copies:

@@ -23,7 +23,7 @@ from tfjac.graph.gradients.vectorising import by_known_lists
 from tfjac.graph.op_facts.elementwise import EQUAL, MINIMUM, SELECT, SELECT_V2
 from tfjac.graph.op_facts.reductions import undoes_broadcast
 from tfjac.graph.op_facts.sizes import RESHAPE, SHAPE
-from tfjac.graph.reading.static_values import static_value
+from tfjac.graph.reading.static_values import of_inputs, static_value
 from tfjac.graph.reading.symbolic_sizes import Size, SymbolicSizes, of_first, product
 from tfjac.types import Array, Tensor
 
@@ -282,7 +282,7 @@ declare(
     sizes=_transposed_sizes,
     shortcut=by_known_lists(lambda c, order: [[0, *(1 + k for k in order)]]),
 )
-declare("Transpose", gradient=Gradient(_gradient_of_transpose, when=_is_fixed))
+declare("Transpose", gradient=Gradient(_gradient_of_transpose, when=_is_fixed), value=of_inputs(np.transpose))
 declare("ConjugateTranspose", columns="transposed conjugates", labels=_permuted, example_axis=_transpose)
 declare(
     "Tile",
@@ -306,3 +306,4 @@ declare("SpaceToBatchND BatchToSpaceND", affine=(0,), maps="kept")
 declare(RESHAPE, "ExpandDims", first_column=_made_a_column)
 declare("BroadcastTo Tile", sized_by=(1,))
 declare("BatchToSpaceND SpaceToBatchND", sized_by=(1, 2))
+declare(RESHAPE, value=of_inputs(np.reshape))

@@ -130,12 +130,20 @@ def _one_entry(known: SymbolicSizes, output: Tensor, given: Sequence[list[Size] 
     return given[0][begin:end:stride]
 
 
-def _one_element(output: Tensor, value_of: Callable[[Tensor], Any]) -> Any:
-    """One element of a vector, as in `tf.shape(x)[0]`."""
+def _of_vector(output: Tensor, value_of: Callable[[Tensor], Any]) -> Any:
+    """A part of a vector, as in `tf.shape(x)[1:]`, or one element."""
     op = output.op
-    if op.inputs[0].shape.rank != 1 or op.get_attr("shrink_axis_mask") != 1:
+    if op.inputs[0].shape.rank != 1 or op.get_attr("new_axis_mask") or op.get_attr("ellipsis_mask"):
         return None
-    return of_inputs(lambda vector, begin, *_: vector[begin[0]])(output, value_of)
+    if op.get_attr("shrink_axis_mask"):
+        return of_inputs(lambda vector, begin, *_: vector[begin[0]])(output, value_of)
+    open_ends = op.get_attr("begin_mask"), op.get_attr("end_mask")
+
+    def part(vector: Any, begin: Any, end: Any, strides: Any) -> Any:
+        first, last = (None if is_open else at[0] for is_open, at in zip(open_ends, (begin, end)))
+        return vector[first : last : strides[0]]
+
+    return of_inputs(part)(output, value_of)
 
 
 def _made_a_column(op: tf.Operation) -> Tensor | None:
@@ -161,7 +169,7 @@ declare(
     takes="a strided slice",
     example_axis=_strided_slice,
     entries=_one_entry,
-    value=_one_element,
+    value=_of_vector,
 )
 declare("StridedSliceGrad", example_axis=_strided_slice_gradient)
 declare("StridedSlice", first_column=_made_a_column)

@@ -88,8 +88,24 @@ def _as_tensor(given: Any) -> Any:
 
 
 def cond(condition: Tensor, yes: Callable[[], Any], no: Callable[[], Any]) -> Any:
-    """Return `tf.cond(condition, yes, no)`, whose branches share constants if the graph being traced does."""
-    return tf.cond(condition, sharing_like_this(yes), sharing_like_this(no))
+    """Return `tf.cond(condition, yes, no)`, whose branches share constants if the graph being traced does.
+
+    In a graph they hand on scalars as loops do, as one vector for each dtype; what is a scalar of one is one of both.
+    """
+    if tf.executing_eagerly():
+        return tf.cond(condition, yes, no)
+    packings: list[Packing] = []
+
+    def packed(branch: Callable[[], Any]) -> Callable[[], list]:
+        def run() -> list:
+            results = tf.nest.map_structure(_as_tensor, branch())
+            packings.append(Packing(results))
+            return packings[0].pack(results)
+
+        return sharing_like_this(run)
+
+    results = tf.cond(condition, packed(yes), packed(no))
+    return packings[0].unpack(results)
 
 
 def numbers_in(graph: tf.Graph) -> float:

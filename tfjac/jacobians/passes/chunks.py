@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 import tensorflow as tf
 
 from tfjac._warn import warn
-from tfjac.graph import Dependence, axes, vectorised_map
+from tfjac.graph import Dependence, axes, cond, vectorised_map
 from tfjac.linear.shapes import product
 from tfjac.types import Tensor
 
@@ -127,7 +127,7 @@ def unless_empty(
     size = product(axes(y))
     if isinstance(size, int):
         return compute() if size else zeros()
-    results = tf.cond(size > 0, compute, zeros)
+    results = cond(size > 0, compute, zeros)
     for result, shape in zip(results, shapes):
         result.set_shape([side if isinstance(side, int) else None for side in shape])
     return results

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from tfjac import ops
 from tfjac.graph import axes
-from tfjac.linear.shapes import Size, product, widened
+from tfjac.linear.shapes import Size, product, reordered, widened
 from tfjac.types import Tensor
 
 
@@ -182,10 +182,10 @@ class OuterFactor(Factor):
 
     def matmul(self, x: Tensor) -> Tensor:
         (n, t, g, i), o, r = axes(self.a), axes(self.d)[4], axes(x)[-1]
-        weights = tf.einsum(f"{self.layout}r->gior", tf.reshape(x, [*self._sizes(), r]))
-        moved = tf.matmul(inputs_by_group(self.a), tf.reshape(weights, [g, i, o * r]))
-        moved = tf.transpose(tf.reshape(moved, [g, n, t, o, r]), [1, 2, 0, 3, 4])
-        moved = tf.reshape(moved, [n, t * g * o, r])
+        order = [*map(self.layout.index, "gio"), 3]
+        weights = reordered(tf.reshape(x, [*self._sizes(), r]), order, [g, i, o * r])
+        moved = tf.matmul(inputs_by_group(self.a), weights)
+        moved = reordered(tf.reshape(moved, [g, n, t, o, r]), [1, 2, 0, 3, 4], [n, t * g * o, r])
         if self.d.shape[1] == 1:  # one output: many products of tiny matrices take longer
             return tf.reduce_sum(self._only_cotangent() * moved, axis=1, keepdims=True)
         return tf.matmul(self._cotangents(), moved)
@@ -194,10 +194,10 @@ class OuterFactor(Factor):
         (n, t, g, i), o, r = axes(self.a), axes(self.d)[4], axes(u)[-1]
         one_output = self.d.shape[1] == 1
         pulled = self._only_cotangent() * u if one_output else tf.matmul(self._cotangents(), u, transpose_a=True)
-        pulled = tf.transpose(tf.reshape(pulled, [n, t, g, o, r]), [2, 0, 1, 3, 4])
-        result = tf.matmul(inputs_by_group(self.a), tf.reshape(pulled, [g, n * t, o * r]), transpose_a=True)
-        result = tf.einsum(f"gior->{self.layout}r", tf.reshape(result, [g, i, o, r]))
-        return tf.reshape(result, [self.num_columns, r])
+        pulled = reordered(tf.reshape(pulled, [n, t, g, o, r]), [2, 0, 1, 3, 4], [g, n * t, o * r])
+        result = tf.matmul(inputs_by_group(self.a), pulled, transpose_a=True)
+        order = [*map("gio".index, self.layout), 3]
+        return reordered(tf.reshape(result, [g, i, o, r]), order, [self.num_columns, r])
 
     def _cotangents(self) -> Tensor:
         """d as matrices `[n, m, t·g·o]`."""
@@ -258,7 +258,7 @@ class OuterFactor(Factor):
 def inputs_by_group(a: Tensor) -> Tensor:
     """Return `a[n,t,g,i]` as matrices `[g, n·t, i]`: einsums of five axes take the slow way round."""
     n, t, g, i = axes(a)
-    return tf.reshape(tf.transpose(a, [2, 0, 1, 3]), [g, n * t, i])
+    return reordered(a, [2, 0, 1, 3], [g, n * t, i])
 
 
 COPIES = 3

@@ -5,6 +5,7 @@ import tensorflow as tf
 from tfjac.graph import axes
 from tfjac.linear.factors.forms import Factor, OuterFactor, inputs_by_group
 from tfjac.linear.factors.gather_factor import GatherFactor
+from tfjac.linear.shapes import reordered
 from tfjac.types import Tensor
 
 
@@ -23,7 +24,7 @@ def kronecker_product(factor: Factor) -> tuple[Tensor, Tensor]:
     a, d, _ = factor.outer_form()
     n, m, t, g, o = axes(d)
     inputs = inputs_by_group(a)
-    cotangents = tf.reshape(tf.transpose(d, [3, 0, 1, 2, 4]), [g, n * m * t, o])
+    cotangents = reordered(d, [3, 0, 1, 2, 4], [g, n * m * t, o])
     count = tf.cast(tf.maximum(n * t, 1), a.dtype)
     return tf.matmul(inputs, inputs, transpose_a=True) / count, tf.matmul(cotangents, cotangents, transpose_a=True)
 

@@ -10,6 +10,7 @@ import tensorflow as tf
 from tfjac.linear.factors.forms import Factor
 from tfjac.linear.factors.gather_factor import GatherFactor, row_grams
 from tfjac.linear.factors.kronecker import kronecker_product
+from tfjac.linear.shapes import reordered
 from tfjac.types import Tensor
 
 LARGEST_SIDE = 4096
@@ -38,6 +39,8 @@ class KroneckerBlock(NamedTuple):
     def of(cls, factors: Sequence[Any]) -> "KroneckerBlock":
         """Return the block of a list of `Factor` of one variable, which share their sides."""
         pairs = [kronecker_product(factor) for factor in factors]
+        if len(pairs) == 1:
+            return cls(*pairs[0], factors[0].outer_form()[2])
         right = tf.add_n([each for _, each in pairs])
         total = tf.linalg.trace(right)
         shares = [tf.math.divide_no_nan(tf.linalg.trace(each), total) for _, each in pairs]
@@ -73,9 +76,9 @@ class KroneckerBlock(NamedTuple):
     def multiplied(self, inverses: Sequence[Tensor], vector: Tensor) -> Tensor:
         """Return the product of what `inverses` returned with a vector `[size]`."""
         left, right = inverses
-        blocks = tf.reshape(vector, self.sizes)
-        blocks = tf.matmul(tf.matmul(left, tf.einsum(f"{self.layout}->gio", blocks)), right)
-        return tf.reshape(tf.einsum(f"gio->{self.layout}", blocks), [-1])
+        by_group = [*self.left.shape[:2], self.right.shape[1]]
+        blocks = reordered(tf.reshape(vector, self.sizes), [*map(self.layout.index, "gio")], by_group)
+        return reordered(tf.matmul(tf.matmul(left, blocks), right), [*map("gio".index, self.layout)], [-1])
 
     def times(self, vectors: Tensor) -> Tensor:
         """Return (A ⊗ G)·v of `v[size, r]`, in the order of the variable; sides need not be symmetric."""

@@ -64,11 +64,11 @@ class System(abc.ABC):
 
 
 class ProductSystem(System):
-    """A system that has of JᵀJ its diagonal and its products alone."""
+    """A system that has of JᵀJ its diagonal, which may be given `[p]`, and its products alone."""
 
-    def __init__(self, linearisation: LinearModel) -> None:
-        self.linearisation, self.prior = linearisation, linearisation.prior
-        self.gradient, self.diagonal = linearisation.gradient(), linearisation.diagonal()
+    def __init__(self, linearisation: LinearModel, diagonal: Tensor | None = None) -> None:
+        self.linearisation, self.prior, self.gradient = linearisation, linearisation.prior, linearisation.gradient()
+        self.diagonal = linearisation.diagonal() if diagonal is None else diagonal
 
     def quadratic(self, step: Tensor) -> Tensor:
         return self.linearisation.quadratic(step)

@@ -100,7 +100,13 @@ class _MatrixFree(ProductSystem):
 
 
 def conjugate_gradients(
-    product: Product, right: Tensor, square: Tensor, precondition: Product, tolerance: float, max_iterations: int
+    product: Product,
+    right: Tensor,
+    square: Tensor,
+    precondition: Product,
+    tolerance: float,
+    max_iterations: int | Tensor,
+    first: Tensor | None = None,
 ) -> Tensor:
     """Return x with A x = b, as well as it pays: Hestenes & Stiefel 1952, preconditioned, from x = 0.
 
@@ -110,8 +116,9 @@ def conjugate_gradients(
         square: ‖r‖², the residuals' squares, which b is measured by.
         precondition: function from s to P⁻¹s.
         tolerance, max_iterations: as of `ConjugateGradientSolver`.
+        first: P⁻¹b, where it is known.
     """
-    first = precondition(right)
+    first = precondition(right) if first is None else first
     energy = dot(right, first)
     limit = forcing_term(tolerance, energy, square) ** 2 * energy
 
