@@ -150,8 +150,9 @@ def test_an_everyday_problem_takes_one_step(name):
     if name == "diabetes":
         pytest.importorskip("sklearn")
     run = regret.train(name, ADAMS[0], 32, 0, seconds=0)
-    assert len(run["curve"]) == 1 and run["first_epoch"] is None and run["epochs"] < 1
-    assert run["floor"] < run["training"] < 1e6 and run["floor_test"] < run["test"] < 1e6
+    assert len(run["curve"]) == 2 and run["first_epoch"] is None and run["epochs"] < 1
+    assert all(run["floor"] < point[1] < 1e6 and run["floor_test"] < point[2] < 1e6 for point in run["curve"])
+    assert run["training"] == run["curve"][0][1]  # the step comes too late
     assert run["weights"] == WEIGHTS.get(name, run["weights"])
 
 
@@ -200,6 +201,7 @@ def test_a_course_counts_the_first_epoch_and_no_looks(monkeypatch):
     course = regret.Course([(np.ones(2), np.ones(2))] * 2, seconds=14.0)
     course.set_model(Model())
     course._loss = lambda x, y: setattr(clock, "now", clock.now + 50) or 1 / clock.now
+    course.on_train_begin()
     for epoch in range(10):
         for step in range(2):
             clock.now += 1 if epoch + step else 10
@@ -211,8 +213,10 @@ def test_a_course_counts_the_first_epoch_and_no_looks(monkeypatch):
             break
     course.on_train_end()
     run = course.row(steps_per_epoch=2)
-    assert [point[0] for point in run["curve"]] == [11, 13, 14]
+    assert [point[0] for point in run["curve"]] == [0, 11, 13, 14] and run["training"] == run["curve"][-1][1]
     assert run["first_epoch"] == 11 and run["epochs"] == 2.5 and run["step_ms"] == 1000 and not run["diverged"]
+    course.points.append([16, 0.0, 0.0])
+    assert course.row(2)["training"] == run["training"] and course.row(2)["test"] == run["test"]
     course._loss = lambda x, y: np.nan
     course.look()
     assert course.row(2)["diverged"]
