@@ -29,7 +29,7 @@ import tensorflow as tf
 from benchmarks import report
 from benchmarks.curves import curves
 from benchmarks.equal_time import ADAMS, OPTIMIZERS, Timed
-from benchmarks.tables import kinematics
+from benchmarks.tables import kinematics, standardised
 
 KEPT = report.RESULTS / "large_networks.json"
 DIGITS = pathlib.Path(__file__).parents[1] / "examples" / "data" / "digits" / "digits.csv.gz"
@@ -127,8 +127,8 @@ def small_physics():
 def table():
     """The hand of an arm with eight joints, 10⁵ rows with noise, 8-200-200-200-1, batches of 256."""
     x, y = kinematics(rows=100_000)
-    standardised = lambda values: ((values - values.mean(0)) / values.std(0)).astype("float32")  # noqa: E731
-    return standardised(x), standardised(y)[:, None], lambda: dense([200, 200, 200, 1]), "mse", 256
+    x, y = (standardised(values).astype("float32") for values in (x, y[:, None]))
+    return x, y, lambda: dense([200, 200, 200, 1]), "mse", 256
 
 
 PROBLEMS = {each.__name__: each for each in (autoencoder, digits, text, physics, small_physics, table)}
@@ -151,13 +151,18 @@ class Losses(Timed):
         return [float(self.model.evaluate(*part, batch_size=500, verbose=0)) for part in self._parts]
 
 
-def train(method, problem, seed, seconds):
-    """Return the run of an optimizer: weights, what a step takes, the curve of `[seconds, training, test]`."""
-    x, y, make, loss, batch = problem
+def built(make, x, seed):
+    """Return the model that `make` gives for examples x, as it is or as a list of layers, from a seed."""
     keras.backend.clear_session()
     keras.utils.set_random_seed(seed)
     model = make()
-    model = keras.Sequential([keras.Input(x.shape[1:]), *model]) if isinstance(model, list) else model
+    return keras.Sequential([keras.Input(x.shape[1:]), *model]) if isinstance(model, list) else model
+
+
+def train(method, problem, seed, seconds):
+    """Return the run of an optimizer: weights, what a step takes, the curve of `[seconds, training, test]`."""
+    x, y, make, loss, batch = problem
+    model = built(make, x, seed)
     cut = int(0.9 * len(x))
     losses = Losses([(x[:cut][:2000], y[:cut][:2000]), (x[cut:], y[cut:])], seconds)
     model.compile(METHODS[method](), loss)

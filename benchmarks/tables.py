@@ -88,16 +88,16 @@ def split(name, seed, share=0.8):
     x, y = load(name)
     rows = np.random.default_rng(seed).permutation(len(x))
     train, test = np.split(rows, [int(share * len(x))])
-    x = _standardised(x, train).astype("float32")
+    x = standardised(x, train).astype("float32")
     classes = CLASSES.get(name, 0)
     if as_they_are:
         y = y[:, None].astype("float32")
         return Split(x[train], y[train], x[test], y[test], 0, float(np.var(y[train])))
-    y = y.astype("int32") if classes else _standardised(y[:, None], train).astype("float32")
+    y = y.astype("int32") if classes else standardised(y[:, None], train).astype("float32")
     return Split(x[train], y[train], x[test], y[test], classes)
 
 
-def _standardised(values, rows):
+def standardised(values, rows=slice(None)):
     """Return `[n, k]` with mean zero and variance one over some rows; a column that is constant there is zero."""
     deviation = values[rows].std(axis=0)
     return (values - values[rows].mean(axis=0)) / np.where(deviation > 0, deviation, np.inf)
