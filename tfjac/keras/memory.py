@@ -31,7 +31,7 @@ from tfjac.types import Variable
 
 AUTO, EPOCH = "auto", "epoch"
 
-SMALL, PER_OUTPUT, MOST_WITH_GRAM = 400, 128, 2000
+SMALL, PER_OUTPUT, MOST_WITH_GRAM = 1000, 128, 2000
 """Up to so many weights "auto" keeps JᵀJ of earlier batches; beyond, rows of J, or Kronecker factors.
 
 Where an example has many outputs and no Kronecker factors, it keeps JᵀJ up to so many weights for each output.

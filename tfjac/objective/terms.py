@@ -33,6 +33,9 @@ class Term(abc.ABC):
     uniform: bool
     """Whether its curvature is known to be the same for all elements."""
 
+    of_errors: bool = False
+    """Whether it is of an error alone, in the unit of the targets: a square, or less than one far off."""
+
     @abc.abstractmethod
     def diagonal(self) -> tuple[Tensor, Tensor] | None:
         """Return the second and first derivatives by each element, flattened; None where elements depend on others."""
@@ -63,6 +66,7 @@ class SquaredTerm(Term):
     root: tf.Tensor
     weight: tf.Tensor
     uniform: bool
+    of_errors: bool = True
 
     def rows(self, farther: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Return the tensor whose Jacobian is taken, and r: both are √(2c)·u, zero where c is, whatever u."""
@@ -86,6 +90,7 @@ class SeparableTerm(Term):
         uniform: False: the curvature differs from element to element.
         slope_at: function from other numbers to the first derivative there, but for a constant; None where curvature
             holds far off.
+        of_errors: see `Term`.
     """
 
     root: tf.Tensor
@@ -93,6 +98,7 @@ class SeparableTerm(Term):
     curvature: tf.Tensor
     uniform: bool = False
     slope_at: Callable | None = None
+    of_errors: bool = False
 
     def rows(self, farther: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Return √h·z, whose Jacobian is taken, and r = ∂/√h."""

@@ -3,16 +3,17 @@
 λ is never less than s times the mean over examples of ‖√d Jₙ‖², the squared norm of what one example says about the
 weights. With s = 1 one example alone, if it is like the average, moves its output half of the way at most. Less damping
 fits a batch better, and noise with it: weights that a batch does not determine go far, and all other data are fitted
-worse. For losses that are no sums of squares s = 6: the curvature of cross-entropies vanishes where predictions are
-certain, and with less λ their test losses are ruined.
+worse. For losses whose noise is that of counts and classes s = 6: the curvature of cross-entropies vanishes where
+predictions are certain, and with less λ their test losses are ruined.
 
-For sums of squares s = min(1, 20·e/v). As in a Kalman filter, that is the variance of the noise over that of what the
-weights may say. v is the largest variance of the residuals of the first ten batches: what there was to explain. It is
-about the mean of each output, as an offset is not worth more freedom. The noise is no more than q, the mean square of
-residuals before their step, as no step has seen these data. If q falls, most of it is no noise either: with q₅ and q₂₀
-for the last 5 and 20 batches, e = q₅·min(1, q₅/q₂₀)². So tables with noise, of which a twentieth stays unexplained, are
-damped in full. Functions without noise, as residuals of differential equations are, end 10 to 50 times lower. Epochs
-after the first have seen the data, so q falls where noise is learnt by heart; no trial ended worse for that.
+For squares of errors, and robust losses of them, s = min(s₁, 20·e/v), s₁ being one, or less where much is remembered.
+As in a Kalman filter, that is the variance of the noise over that of what the weights may say. v is the largest
+variance of the residuals of the first ten batches: what there was to explain. It is about the mean of each output, as
+an offset is not worth more freedom. The noise is no more than q, the mean square of residuals before their step, as no
+step has seen these data. If q falls, most of it is no noise either: with q₅ and q₂₀ for the last 5 and 20 batches, e =
+q₅·min(1, q₅/q₂₀)². So tables with noise, of which a twentieth stays unexplained, are damped in full. Functions without
+noise, as residuals of differential equations are, end 10 to 50 times lower. Epochs after the first have seen the data,
+so q falls where noise is learnt by heart; no trial ended worse for that.
 """
 
 from collections.abc import Callable
@@ -55,7 +56,7 @@ class LeastDamping:
             objective: `SummedObjective` of the batch; batch: its `LinearModel`.
             stayed: scalar bool, whether the weights are where the step before left them; if not, all begins again.
         """
-        if not objective.sums_squares:
+        if not _of_errors(objective):
             return
         square, variance = (tf.cast(each, tf.float64) for each in square_and_variance(batch, objective.num_parts))
         counts = tf.math.is_finite(square) & tf.math.is_finite(variance) & (square > 0)
@@ -75,6 +76,7 @@ class LeastDamping:
         objective: SummedObjective,
         batch: LinearModel,
         diagonal: Tensor,
+        most: float,
         streams: Tensor | None = None,
     ) -> State:
         """Return a `State` whose λ is no less than the least.
@@ -83,12 +85,13 @@ class LeastDamping:
             state: `State`; method: `Method`.
             objective: `SummedObjective` of the batch; batch: its `LinearModel`.
             diagonal: `[p]`, diag(JᵀJ) of the batch.
+            most: s₁.
             streams: scalar bool, whether there is a least λ; None if there is.
         """
         diagonal = tf.cast(diagonal, state.scaling.dtype)
         metric = method.damping.metric(state.damping, method.scaling.update(state.scaling, diagonal))
         examples = tf.cast(num_examples(batch, objective.num_parts), metric.dtype)
-        share = tf.cast(self.share(), metric.dtype) if objective.sums_squares else OF_OTHER_LOSSES
+        share = tf.cast(self.share(most), metric.dtype) if _of_errors(objective) else OF_OTHER_LOSSES
         least = share * tf.math.divide_no_nan(tf.reduce_sum(diagonal / metric), examples)
         names = method.damping.state_names
         raised = [tf.maximum(value, least) if name == "damping" else value for name, value in zip(names, state.damping)]
@@ -96,9 +99,14 @@ class LeastDamping:
         counts = counts if streams is None else counts & streams
         return State(tuple(tf.where(counts, new, old) for new, old in zip(raised, state.damping)), state.scaling)
 
-    def share(self) -> Tensor:
-        """Return s of sums of squares, a scalar float64; one before the first batch, and where v is zero."""
+    def share(self, most: float = 1.0) -> Tensor:
+        """Return s of errors, a scalar float64; `most` before the first batch, and where v is zero."""
         short, long = tf.unstack(self._means.value.value())
         variance = self._variance.value.value()
         noise = tf.exp(short + OF_FALL * tf.minimum(short - long, 0.0))
-        return tf.where(variance > 0, tf.minimum(OF_UNEXPLAINED * noise / variance, 1.0), 1.0)
+        return tf.where(variance > 0, tf.minimum(OF_UNEXPLAINED * noise / variance, most), most)
+
+
+def _of_errors(objective: SummedObjective) -> bool:
+    """Return whether all that is summed up is of errors in the unit of the targets."""
+    return objective.sums_squares or (bool(objective.terms) and all(term.of_errors for term in objective.terms))

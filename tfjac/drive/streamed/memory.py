@@ -198,7 +198,7 @@ class AutoMemory:
             begun = state
             if takes is not True:
                 diagonal = batch.diagonal()  # outside of the condition it is the one that the step needs anyway
-                damped = lambda: self._least.raised(state, method, objective, batch, diagonal)  # noqa: E731
+                damped = lambda: self._least.raised(state, method, objective, batch, diagonal, self.model.most_share)  # noqa: E731
                 begun = cond(streams, damped, lambda: state)
             step = take_step(start, begun, method, restrictions)
             return step.state, step.report, tf.cast(step.report.cost, tf.float64)
@@ -316,7 +316,7 @@ class AutoMemory:
         given, method = method, method._replace(solver=model.solver, acceleration=bend)
         position = objective.position(objective.values())
         recalled, diagonal = model.recalled(objective, batch, position, decay, weight)
-        damped = self._least.raised(state, method, objective, batch, diagonal, streams)
+        damped = self._least.raised(state, method, objective, batch, diagonal, model.most_share, streams)
         step, loss = _remembering_step(recalled, objective, model, state, damped, method, weight, streams)
         return step._replace(report=named(step.report, given, model.solver)), tf.cast(loss, tf.float64)
 

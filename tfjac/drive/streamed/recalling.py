@@ -33,6 +33,9 @@ class BatchMemory(Protocol):
     solver: Solver
     """What steps with it are solved by."""
 
+    most_share: float
+    """The largest share of noise that the least λ is taken by, see `LeastDamping`."""
+
     @abc.abstractmethod
     def takes(self, batch: LinearModel) -> Any:
         """Whether a batch can be remembered, a bool or a scalar one: if not, it is taken alone."""

@@ -45,6 +45,8 @@ class RowModel(BatchMemory):
         window: N.
     """
 
+    most_share = 1.0
+
     def __init__(self, add: Callable, columns: Columns, dtype: tf.DType, window: int) -> None:
         self._kernel, self._residual = add("kernel", (window, window), dtype), add("residuals_kept", (window,), dtype)
         self._weights, self._next = add("weights_kept", (window,), dtype), add("next_row", (), "int64")

@@ -18,7 +18,7 @@ _COUNTS, _NUMBERS = (tf.int32, tf.int64, tf.bool), (tf.float32, tf.float64)
 """Dtypes that are shared. There is no derivative by a count: it does not matter which one an op was given."""
 
 _HELD = re.compile(r"(.*/)?(Const|zeros|ones)(_like)?(_\d+)?/?")
-"""Names of constants that somebody asked for, and may differentiate by; TensorFlow names others by arguments of ops."""
+"""Names of constants that users ask for, and may differentiate by; TensorFlow names others by arguments of ops."""
 
 _sharing: weakref.WeakSet[tf.Graph] = weakref.WeakSet()
 
