@@ -31,8 +31,9 @@ from tfjac.types import Variable
 
 AUTO, EPOCH = "auto", "epoch"
 
-SMALL, PER_OUTPUT, MOST_WITH_GRAM = 1000, 128, 2000
-"""Up to so many weights "auto" keeps JᵀJ of earlier batches; beyond, rows of J, or Kronecker factors.
+SMALL, SMALL_MIXED, PER_OUTPUT, MOST_WITH_GRAM = 1000, 400, 128, 2000
+"""Up to so many weights "auto" keeps JᵀJ of earlier batches; beyond, rows of J, or Kronecker factors. The second number
+is for classes, whose test loss is better with factors, and where examples mix.
 
 Where an example has many outputs and no Kronecker factors, it keeps JᵀJ up to so many weights for each output.
 """
@@ -215,10 +216,11 @@ def _wants_factors(objective: Any, method: Method) -> bool:
     total, outputs = objective.columns.total, _outputs_of(objective)
     if not isinstance(method.scaling, IdentityScaling):
         return False
-    if objective.half is not None or total <= SMALL:
+    if objective.half is not None or total <= min(SMALL, SMALL_MIXED):
         return objective.half is not None
     few = outputs <= (MOST_OUTPUTS if objective.sums_squares else MOST_CLASSES) and total <= MOST_WITH_ROWS
-    if not few or objective.examples_mix():
+    of_classes = outputs > MOST_CLASSES and any(term.of_shares for term in objective.terms)
+    if (total > SMALL and not few) or of_classes or objective.examples_mix():
         return True
     return total > MOST_WITH_ROWS_OF_LAYERS and not objective.multiplies_often()
 

@@ -75,7 +75,7 @@ class SeparableFunction:
             slope, curvature = slope + whole, whole / share  # as they add up to one, the same for all changes nothing
         curvature = none_if_turned(curvature, self.sign * gradient)
         if self.robust or self.share is not None:
-            return SeparableTerm(self.root, slope, curvature, of_errors=self.robust)
+            return SeparableTerm(self.root, slope, curvature, of_errors=self.robust, of_shares=not self.robust)
         slope_at = lambda values: _derivatives(self.output, self.root, values, weight)[0]  # noqa: E731
         return SeparableTerm(self.root, slope, curvature, slope_at=slope_at)
 

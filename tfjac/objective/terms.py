@@ -33,6 +33,9 @@ class Term(abc.ABC):
     uniform: bool
     """Whether its curvature is known to be the same for all elements."""
 
+    of_shares: bool = False
+    """Whether its elements are shares of one whole, as probabilities of classes are, or depend on others otherwise."""
+
     of_errors: bool = False
     """Whether it is of an error alone, in the unit of the targets: a square, or less than one far off."""
 
@@ -90,7 +93,7 @@ class SeparableTerm(Term):
         uniform: False: the curvature differs from element to element.
         slope_at: function from other numbers to the first derivative there, but for a constant; None where curvature
             holds far off.
-        of_errors: see `Term`.
+        of_errors, of_shares: see `Term`.
     """
 
     root: tf.Tensor
@@ -99,6 +102,7 @@ class SeparableTerm(Term):
     uniform: bool = False
     slope_at: Callable | None = None
     of_errors: bool = False
+    of_shares: bool = False
 
     def rows(self, farther: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Return √h·z, whose Jacobian is taken, and r = ∂/√h."""
@@ -136,6 +140,7 @@ class CrossEntropyTerm(Term):
     root: tf.Tensor
     labels: tf.Tensor
     uniform = False
+    of_shares = True
 
     def rows(self, farther: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Return Rᵀz, whose Jacobian is taken, and r: zeros of one class alone, whatever rounding would make of it."""
@@ -180,6 +185,7 @@ class DenseTerm(Term):
     slope: tf.Tensor
     curvature: tf.Tensor
     uniform = False
+    of_shares = True
 
     def rows(self, farther: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Return Rᵀz, whose Jacobian is taken, and r."""
