@@ -395,6 +395,6 @@ class LevenbergMarquardt(StepDiagnostics, SavesLateVariables, keras.optimizers.O
         }
 
     @classmethod
-    def from_config(cls, config: Config, custom_objects: dict[str, Any] | None = None) -> LevenbergMarquardt:
+    def from_config(cls, config: Config, custom_objects: dict[str, Any] | None = None) -> "LevenbergMarquardt":
         """Rebuild from `get_config()`, without state."""
         return cls(**deserialized(config, custom_objects))
