@@ -122,7 +122,7 @@ def test_loops_on_the_way_are_refused_by_name():
     @tf.function(autograph=False)
     def found():
         _, z = tf.while_loop(lambda k, z: k < 3, lambda k, z: (k + 1, tf.tanh(z @ weight)), (0, tf.constant(x)))
-        return drawn_rows([z - tf.reduce_mean(z, 0)], [weight], tf.constant(0, tf.int64)).column_norms()
+        return drawn_rows([z - tf.reduce_mean(z, 0)], [weight], tf.constant(0, tf.int64)).column_norms_squared()
 
     with pytest.raises(ExamplesMix, match="loops or branches"):
         found()

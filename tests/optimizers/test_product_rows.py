@@ -143,7 +143,8 @@ def test_products_and_what_is_made_of_them():
         gram, gradient = jacobian.gram_and_gradient(tf.constant(u))
         given = jacobian.matvec(tf.constant(v)), jacobian.adjoint(tf.constant(u)), jacobian.to_dense()
         single = jacobian.cast(tf.float32).matvec(tf.constant(v, tf.float32))
-        return *given, gram, gradient, jacobian.kernel(tf.constant([2.0, 3.0], tf.float64)), single
+        kernels = jacobian.kernel(tf.constant([2.0, 3.0], tf.float64)), jacobian.weighted_kernel(tf.constant(v**2))
+        return *given, gram, gradient, *kernels, single
 
     one, two = 1 - np.tanh(x @ a.numpy()) ** 2, np.cos(y @ b.numpy())
     first = np.einsum("nto,nti,op->ntoip", one, x, np.eye(30)).reshape(4, 600, 360)
@@ -152,8 +153,9 @@ def test_products_and_what_is_made_of_them():
     dense[:, :600, :360], dense[:, 600:, 360:] = first, second
     dense = dense.reshape(-1, 380)
     scales = np.repeat([2.0, 3.0], [360, 20])
-    expected = dense @ v, dense.T @ u, dense, dense.T @ dense, dense.T @ u, dense * scales @ dense.T, dense @ v
-    for given, wanted in zip(run(), expected):
+    kernels = dense * scales @ dense.T, dense * v**2 @ dense.T
+    expected = dense @ v, dense.T @ u, dense, dense.T @ dense, dense.T @ u, *kernels, dense @ v
+    for given, wanted in zip(run(), expected, strict=True):
         tolerance = 1e-10 if given.dtype == tf.float64 else 1e-4
         np.testing.assert_allclose(given, wanted, rtol=tolerance, atol=tolerance)
 

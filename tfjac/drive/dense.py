@@ -13,7 +13,6 @@ from tfjac.drive.driver import Carrier, Request
 from tfjac.drive.options import Settings
 from tfjac.drive.problem import Problem
 from tfjac.graph import as_tf_variable, call_flat, verification_wanted
-from tfjac.linear import arrays
 from tfjac.linear.columns import Columns
 from tfjac.linear.contracts import AS_FACTORS, Allowed, JacobianRows, LinearModel
 from tfjac.linear.model.linearisation import Linearisation
@@ -273,26 +272,14 @@ class DenseRows(JacobianRows):
     def to_dense(self) -> Any:
         return self._jacobian
 
-    def matvec(self, vector: Any) -> Any:
-        return self._jacobian @ vector
+    def matvec(self, x: Any, adjoint: bool = False) -> Any:
+        return x @ self._jacobian if adjoint else self._jacobian @ x
 
-    def adjoint(self, vector: Any) -> Any:
-        return vector @ self._jacobian
-
-    def gram_and_gradient(self, vector: Any) -> tuple[Any, Any]:
-        return self._jacobian.T @ self._jacobian, self.adjoint(vector)
+    def gram_and_gradient(self, residual: Any) -> tuple[Any, Any]:
+        return self._jacobian.T @ self._jacobian, residual @ self._jacobian
 
     def column_norms_squared(self) -> Any:
         return np.einsum("mp,mp->p", self._jacobian, self._jacobian)
 
-    def square(self, vector: Any) -> Any:
-        return arrays.reduce_sum(arrays.square(vector))
-
     def factors(self) -> list[list]:
         return []
-
-    def kernel(self, scales: Any) -> Any:
-        return self.weighted_kernel(np.repeat(scales, self.columns.sizes))
-
-    def weighted_kernel(self, weights: Any) -> Any:
-        return (self._jacobian * weights) @ self._jacobian.T

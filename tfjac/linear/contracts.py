@@ -1,4 +1,4 @@
-"""What the parts of the optimizer expect of one another: four contracts, one line for each thing that is asked.
+"""What the parts of the optimizer expect of one another, one line for each thing that is asked.
 
     Objective  ── linearise ──▶  LinearModel  ── jacobian ──▶  JacobianRows  ── operators ──▶  JacobianBlock
     LinearModel  ──▶  Solver.prepare  ──▶  System  ──▶  steps
@@ -17,7 +17,9 @@ from typing import Any, NamedTuple, Protocol
 
 import tensorflow as tf
 
+from tfjac.linear import arrays
 from tfjac.linear.columns import Columns
+from tfjac.linear.factors.forms import DenseFactor
 from tfjac.linear.prior import Prior
 
 MANY = 512
@@ -122,8 +124,33 @@ class LinearModel(Protocol):
         """pᵀ(JᵀJ + Λ)p, a scalar. For what a step is predicted to gain."""
 
 
-class JacobianRows(Protocol):
-    """J, the rows of all blocks of residuals one below the other, as products and factors."""
+class Jacobian(Protocol):
+    """J as products, of one block of residuals or of all."""
+
+    @abc.abstractmethod
+    def cast(self, dtype: tf.DType) -> Any:
+        """The same in another dtype."""
+
+    def gram_and_gradient(self, residual: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """JᵀJ `[p, p]` and Jᵀr `[p]` of r `[rows]`, in one pass; here J is formed."""
+        rows = self.to_dense()
+        return tf.matmul(rows, rows, transpose_a=True), self.matvec(residual, adjoint=True)
+
+    @abc.abstractmethod
+    def column_norms_squared(self) -> tf.Tensor:
+        """diag(JᵀJ), `[p]`."""
+
+    @abc.abstractmethod
+    def matvec(self, x: tf.Tensor, adjoint: bool = False) -> tf.Tensor:
+        """J v `[rows]`, or Jᵀu `[p]`."""
+
+    @abc.abstractmethod
+    def to_dense(self) -> tf.Tensor:
+        """J, `[rows, p]`."""
+
+
+class JacobianRows(Jacobian, Protocol):
+    """J of all residuals, the rows of one block below those of another."""
 
     operators: Sequence["JacobianBlock"]
     """The Jacobian of each block, with columns for all variables."""
@@ -142,51 +169,29 @@ class JacobianRows(Protocol):
         return None if tf.is_symbolic_tensor(tensor) else tensor.numpy()
 
     @abc.abstractmethod
-    def cast(self, dtype: tf.DType) -> "JacobianRows":
-        """The same in another dtype."""
-
-    @abc.abstractmethod
-    def gram_and_gradient(self, vector: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """JᵀJ `[p, p]` and Jᵀu `[p]` of u `[rows]`, in one pass."""
-
-    @abc.abstractmethod
-    def kernel(self, scales: tf.Tensor) -> tf.Tensor:
-        """Σ_v scales[v]·J_v J_vᵀ `[rows, rows]`, J_v being the columns of variable v. For `"kernel"`."""
-
-    @abc.abstractmethod
-    def weighted_kernel(self, weights: tf.Tensor) -> tf.Tensor:
-        """J diag(weights) Jᵀ `[rows, rows]`, for weights `[p]` that differ within variables. For `"kernel"`."""
-
-    @abc.abstractmethod
-    def column_norms_squared(self) -> tf.Tensor:
-        """diag(JᵀJ), `[p]`."""
-
-    @abc.abstractmethod
     def factors(self) -> list[list]:
         """For each variable the list of the factors of its columns, of all examples; empty where there are none."""
 
-    @abc.abstractmethod
-    def matvec(self, vector: tf.Tensor) -> tf.Tensor:
-        """J v, `[rows]`."""
-
-    @abc.abstractmethod
     def adjoint(self, vector: tf.Tensor) -> tf.Tensor:
         """Jᵀu, `[p]`."""
+        return self.matvec(vector, adjoint=True)
 
-    @abc.abstractmethod
+    def kernel(self, scales: tf.Tensor) -> tf.Tensor:
+        """Σ_v scales[v]·J_v J_vᵀ `[rows, rows]`, J_v being the columns of variable v; here J is formed."""
+        return self.weighted_kernel(self.columns.spread(scales))
+
+    def weighted_kernel(self, weights: tf.Tensor) -> tf.Tensor:
+        """J diag(weights) Jᵀ `[rows, rows]`, for weights `[p]` that differ within variables; here J is formed."""
+        rows = self.to_dense() * tf.sqrt(weights)
+        return DenseFactor(rows[:, None]).kernel()
+
     def square(self, vector: tf.Tensor) -> tf.Tensor:
         """‖u‖² of u `[rows]`, a scalar: over all processes."""
-
-    @abc.abstractmethod
-    def to_dense(self) -> tf.Tensor:
-        """J, `[rows, p]`."""
+        return arrays.reduce_sum(arrays.square(vector))
 
 
-class JacobianBlock(Protocol):
-    """The Jacobian of one block of residuals, `[n·m, p]`, with columns for all variables.
-
-    `tfjac.JacobianOperator` is one, although it belongs to a lower layer, which knows nothing of this contract.
-    """
+class JacobianBlock(Jacobian, Protocol):
+    """J of one block of residuals, `[n·m, p]`. `tfjac.JacobianOperator` is one, although it does not name it."""
 
     @property
     @abc.abstractmethod
@@ -202,31 +207,3 @@ class JacobianBlock(Protocol):
     @abc.abstractmethod
     def examples_and_outputs(self) -> tuple:
         """(n, m): integers where they are known while tracing, else scalar tensors."""
-
-    @abc.abstractmethod
-    def cast(self, dtype: tf.DType) -> "JacobianBlock":
-        """The same in another dtype."""
-
-    @abc.abstractmethod
-    def gram_and_gradient(self, residual: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """JᵀJ `[p, p]` and Jᵀr `[p]` of r `[n·m]`."""
-
-    @abc.abstractmethod
-    def kernel(self, scales: tf.Tensor) -> tf.Tensor:
-        """Σ_v scales[v]·J_v J_vᵀ, `[n·m, n·m]`."""
-
-    @abc.abstractmethod
-    def scaled_factors(self, scales: tf.Tensor) -> list:
-        """The factors of J·√S, S the scale of each variable. For kernels of several blocks."""
-
-    @abc.abstractmethod
-    def column_norms(self) -> tf.Tensor:
-        """Norms of the columns, `[p]`."""
-
-    @abc.abstractmethod
-    def matvec(self, x: tf.Tensor, adjoint: bool = False) -> tf.Tensor:
-        """J v `[n·m]`, or Jᵀu `[p]`."""
-
-    @abc.abstractmethod
-    def to_dense(self) -> tf.Tensor:
-        """J, `[n·m, p]`."""

@@ -120,7 +120,11 @@ class JacobianOperator(tf.linalg.LinearOperator):
 
     def column_norms(self) -> Tensor:
         """Return the norms of the columns, `[p]`."""
-        return tf.sqrt(tf.concat([factor.squared_column_norms() for factor in self._factors], 0))
+        return tf.sqrt(self.column_norms_squared())
+
+    def column_norms_squared(self) -> Tensor:
+        """Return the squared norms of the columns, diag(JᵀJ), `[p]`."""
+        return tf.concat([factor.squared_column_norms() for factor in self._factors], 0)
 
     def _listed(self) -> tuple:
         return listed(*(factor if factor.has_outer_form else DenseFactor(factor.dense()) for factor in self._factors))

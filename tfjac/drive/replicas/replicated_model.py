@@ -1,13 +1,11 @@
 """The linearisation of residuals that are spread over replicas: their rows stand below one another."""
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable
 
 import tensorflow as tf
 
 from tfjac.drive.replicas.gathering import Replica, on_each
-from tfjac.linear.columns import Columns
-from tfjac.linear.contracts import JacobianBlock, LinearModel
+from tfjac.linear.contracts import JacobianRows, LinearModel
 from tfjac.linear.factors.forms import concatenated
 from tfjac.linear.model import Linearisation, StackedJacobian, Units
 from tfjac.linear.prior import total
@@ -27,11 +25,7 @@ class ReplicatedLinearisation(Linearisation):
 
     def __init__(self, parts: list[LinearModel], replicas: list[Replica]) -> None:
         self._parts, self._replicas = parts, replicas
-        pairs = zip(parts, replicas)
-        placed = [_Placed(operator, replica) for part, replica in pairs for operator in part.jacobian.operators]
-        rows = [n * m for n, m in (operator.examples_and_outputs for operator in placed)]
-        first = parts[0].jacobian
-        jacobian = _AllRows(placed, rows, first.columns, first.dtype, [part.jacobian for part in parts])
+        jacobian = _AllRows([part.jacobian for part in parts], replicas)
         super().__init__(jacobian, jacobian.stack([part.residual for part in parts]), total([p.prior for p in parts]))
 
     def cast(self, dtype: tf.DType) -> "ReplicatedLinearisation":
@@ -64,74 +58,28 @@ class ReplicatedLinearisation(Linearisation):
 
 
 class _AllRows(StackedJacobian):
-    """The rows of all replicas, which have the same blocks, of other examples each.
+    """The rows of all replicas, which have the same blocks, of other examples each; products are on their devices.
 
     Args:
-        operators, rows, columns, dtype: as for `StackedJacobian`.
         parts: list of the `StackedJacobian` of each replica.
+        replicas: list of `Replica`.
     """
 
-    def __init__(
-        self, operators: Sequence[JacobianBlock], rows: Any, columns: Columns, dtype: tf.DType, parts: Any
-    ) -> None:
-        super().__init__(operators, rows, columns, dtype)
-        self._parts = parts
+    def __init__(self, parts: list[JacobianRows], replicas: list[Replica]) -> None:
+        operators = [operator for part in parts for operator in part.operators]
+        rows = [n * m for n, m in (operator.examples_and_outputs for operator in operators)]
+        super().__init__(operators, rows, parts[0].columns, parts[0].dtype)
+        self._parts, self._replicas = parts, replicas
+        self._places = [replica for part, replica in zip(parts, replicas) for _ in part.operators]
 
     def cast(self, dtype: tf.DType) -> "_AllRows":
         """Return the same in another dtype."""
-        return _AllRows(
-            [operator.cast(dtype) for operator in self.operators],
-            self.rows,
-            self.columns,
-            dtype,
-            [part.cast(dtype) for part in self._parts],
-        )
+        return _AllRows(on_each(self._replicas, lambda part: part.cast(dtype), self._parts), self._replicas)
 
     def factors(self) -> list:
         """Return a list with, for each variable, the list of the factors of its columns, of all examples."""
         by_variable = zip(*(part.factors() for part in self._parts))
         return [[concatenated(same) for same in zip(*blocks)] for blocks in by_variable]
 
-
-class _Placed(JacobianBlock):
-    """A Jacobian operator whose products are computed on the device of its replica."""
-
-    def __init__(self, operator: JacobianBlock, replica: Replica) -> None:
-        self._operator, self._replica = operator, replica
-
-    @property
-    def factors(self) -> list:
-        return self._operator.factors
-
-    @property
-    def num_probes(self) -> int | None:
-        return self._operator.num_probes
-
-    def cast(self, dtype: tf.DType) -> "_Placed":
-        return _Placed(self._on_device(self._operator.cast, dtype), self._replica)
-
-    def gram_and_gradient(self, residual: Tensor) -> tuple[Tensor, Tensor]:
-        return self._on_device(self._operator.gram_and_gradient, residual)
-
-    def kernel(self, scales: Tensor) -> Tensor:
-        return self._on_device(self._operator.kernel, scales)
-
-    def scaled_factors(self, scales: Tensor) -> list:
-        return self._on_device(self._operator.scaled_factors, scales)
-
-    @property
-    def examples_and_outputs(self) -> tuple:
-        return self._operator.examples_and_outputs
-
-    def column_norms(self) -> Tensor:
-        return self._on_device(self._operator.column_norms)
-
-    def matvec(self, vector: Tensor, adjoint: bool = False) -> Tensor:
-        return self._on_device(self._operator.matvec, vector, adjoint)
-
-    def to_dense(self) -> Tensor:
-        return self._on_device(self._operator.to_dense)
-
-    def _on_device(self, method: Callable, *arguments: Any) -> Any:
-        with self._replica.placed():
-            return method(*arguments)
+    def _each(self, compute: Callable, *given: Iterable) -> list:
+        return on_each(self._places, lambda each: compute(*each), list(zip(self.operators, *given)))

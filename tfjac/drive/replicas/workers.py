@@ -84,12 +84,6 @@ class _SharedLinearisation(Linearisation):
         return _total(self._own.quadratic(step))
 
 
-_NO_ROWS = (
-    "Several workers share the rows of J among them: use solver='cholesky', 'cg' or 'auto'. "
-    "Received: a solver that works with rows"
-)
-
-
 class _SharedRows(JacobianRows):
     """The rows of J of this worker, whose products with vectors of rows are those of all."""
 
@@ -99,44 +93,29 @@ class _SharedRows(JacobianRows):
         self.passes = own.passes
 
     def cast(self, dtype: tf.DType) -> "_SharedRows":
-        """Return the same in another dtype."""
         return _SharedRows(self._own.cast(dtype))
-
-    def gram_and_gradient(self, vector: Tensor) -> tuple[Tensor, Tensor]:
-        """Return JᵀJ `[p, p]` and Jᵀu `[p]` of what all workers have."""
-        return sum_over_workers(self._own.gram_and_gradient(vector))
-
-    def kernel(self, scales: Tensor) -> NoReturn:
-        """Refuse: J·Jᵀ has a row for each residual of all workers, of which this one has its own alone."""
-        raise ValueError(_NO_ROWS)
-
-    def weighted_kernel(self, weights: Tensor) -> NoReturn:
-        """Refuse, likewise."""
-        raise ValueError(_NO_ROWS)
 
     def to_dense(self) -> NoReturn:
         """Refuse: the rows of other workers are theirs."""
-        raise ValueError(_NO_ROWS)
+        raise ValueError(
+            "Several workers share the rows of J among them: use solver='cholesky', 'cg' or 'auto'. "
+            "Received: a solver that works with rows"
+        )
 
     def factors(self) -> list:
         """Return none for each variable: those of other workers are not here."""
         return [[] for _ in self.columns.sizes]
 
     def column_norms_squared(self) -> Tensor:
-        """Return diag(JᵀJ), `[p]`."""
         return _total(self._own.column_norms_squared())
 
     def square(self, vector: Tensor) -> Tensor:
-        """Return ‖u‖² of what all workers have of a vector of rows, a scalar."""
         return _total(self._own.square(vector))
 
-    def matvec(self, vector: Tensor) -> Tensor:
-        """Return J v of the rows of this worker."""
-        return self._own.matvec(vector)
-
-    def adjoint(self, vector: Tensor) -> Tensor:
-        """Return Jᵀu `[p]` of what all workers have of u."""
-        return _total(self._own.adjoint(vector))
+    def matvec(self, x: Tensor, adjoint: bool = False) -> Tensor:
+        """Return J v of the rows of this worker, or Jᵀu `[p]` of what all workers have of u."""
+        product = self._own.matvec(x, adjoint)
+        return _total(product) if adjoint else product
 
 
 def _shared(prior: Prior) -> Prior:

@@ -203,7 +203,10 @@ class RecallingRows(Linearisation):
     ) -> None:
         self._others = scale * tf.reduce_sum(window.is_old * window.weights)
         root, prior = tf.sqrt(scale), batch.prior.scaled(1 + self._others)
-        rows = WithKernel.of(jacobian, window.kernel, root).cast(dtype)
+        (operator,), columns = jacobian.operators, jacobian.columns
+        factors = [factor.scaled(root) for factor in operator.factors]
+        scaled = JacobianOperator(factors, columns.shapes, *operator.examples_and_outputs)
+        rows = WithKernel(scaled, columns, scale * window.kernel).cast(dtype)
         super().__init__(rows, tf.cast(root * window.residual, dtype), prior.cast(dtype))
         self.window, self._batch, self._jacobian, self._scale = window, batch, jacobian, scale
 
@@ -225,30 +228,23 @@ class RecallingRows(Linearisation):
 
 
 class WithKernel(StackedJacobian):
-    """Rows of which the kernel is known.
+    """Rows of one block, of which the kernel is known.
 
     Args:
-        jacobian: `StackedJacobian`.
+        operator: `JacobianOperator`.
+        columns: `Columns`.
         kernel: `[N, N]`, its kernel.
     """
 
-    def __init__(self, jacobian: StackedJacobian, kernel: Tensor) -> None:
-        super().__init__(jacobian.operators, jacobian.rows, jacobian.columns, jacobian.dtype)
-        self._jacobian, self._kernel = jacobian, kernel
-
-    @classmethod
-    def of(cls, jacobian: StackedJacobian, kernel: Tensor, scale: Tensor) -> "WithKernel":
-        """Return rows times a scale, of which the kernel without it is known."""
-        (operator,), columns = jacobian.operators, jacobian.columns
-        factors = [factor.scaled(scale) for factor in operator.factors]
-        scaled = JacobianOperator(factors, columns.shapes, *operator.examples_and_outputs)
-        return cls(StackedJacobian([scaled], jacobian.rows, columns, jacobian.dtype), tf.square(scale) * kernel)
+    def __init__(self, operator: JacobianOperator, columns: Columns, kernel: Tensor) -> None:
+        super().__init__([operator], [kernel.shape[0]], columns, kernel.dtype)
+        self._kernel = kernel
 
     def cast(self, dtype: tf.DType) -> "WithKernel":
         """Return the same in another dtype."""
-        return self if dtype == self.dtype else WithKernel(self._jacobian.cast(dtype), tf.cast(self._kernel, dtype))
+        return WithKernel(self.operators[0].cast(dtype), self.columns, tf.cast(self._kernel, dtype))
 
     def kernel(self, scales: Tensor) -> Tensor:
         """Return Σ_v scales[v]·J_v J_vᵀ `[N, N]`: what is known, where all scales are the same."""
         same = tf.reduce_all(tf.equal(scales, scales[0]))
-        return cond(same, lambda: scales[0] * self._kernel, lambda: self._jacobian.kernel(scales))
+        return cond(same, lambda: scales[0] * self._kernel, lambda: super(WithKernel, self).kernel(scales))

@@ -10,7 +10,10 @@ from tfjac.jacobians.rows.forms_of_blocks import block_of, flattened
 from tfjac.jacobians.sparsity.known import Known
 from tfjac.linear.columns import Columns
 from tfjac.linear.contracts import AS_FACTORS, Allowed, JacobianBlock
-from tfjac.linear.model.stacked import SomeColumns, StackedJacobian, ZeroRows
+from tfjac.linear.factors.forms import DenseFactor
+from tfjac.linear.model.right_factor import BlockTimes, Selection
+from tfjac.linear.model.stacked import StackedJacobian
+from tfjac.linear.operator import JacobianOperator
 from tfjac.types import Tensor
 
 
@@ -57,10 +60,13 @@ def _block(
 ) -> tuple[JacobianBlock, float]:
     """Return the Jacobian of a group of tensors, with columns for all variables, and the bytes of its passes."""
     present = sorted(dependence.sources_of_any(group))
-    if not present:
-        return ZeroRows(_size(flattened(group)), columns, group[0].dtype), 0.0
-    block, passes = block_of(group, [variables[index] for index in present], allowed)
-    return block if len(present) == len(variables) else SomeColumns(block, present, columns), passes
+    if present:
+        block, passes = block_of(group, [variables[index] for index in present], allowed)
+    else:
+        size = _size(flattened(group))
+        no_columns = DenseFactor(tf.zeros([size, 1, 0], group[0].dtype))
+        block, passes = JacobianOperator([no_columns], [tf.TensorShape([0])], size, 1), 0.0
+    return block if len(present) == len(variables) else BlockTimes(block, Selection(present, columns)), passes
 
 
 def _size(vector: Tensor) -> int | Tensor:

@@ -39,8 +39,8 @@ class ProductRows(JacobianBlock):
     """J of one block by J·v and Jᵀ·u, each a pass through the linearised graph; J is never kept.
 
     JᵀJ has an unbiased estimate in the Jacobian S of a few random combinations of the residuals of each example,
-    √(1/s) Σ_m ±r[n,m]: the mean of SᵀS over the signs is JᵀJ. `factors` and `column_norms` are those of S: what
-    preconditioners and the first λ are made of. The signs are the same in every step. Products are exact.
+    √(1/s) Σ_m ±r[n,m]: the mean of SᵀS over the signs is JᵀJ. `factors` and `column_norms_squared` are those of S:
+    what preconditioners and the first λ are made of. The signs are the same in every step. Products are exact.
 
     Args:
         forward, backward: `LinearMap` of the tangents of the variables, and of the cotangents of the residuals.
@@ -76,9 +76,9 @@ class ProductRows(JacobianBlock):
         other._sketch, other.dtype = self._sketch.cast(dtype), dtype
         return other
 
-    def column_norms(self) -> Tensor:
-        """Return the norms of the columns of S, `[p]`, estimates of those of J."""
-        return self._sketch.column_norms()
+    def column_norms_squared(self) -> Tensor:
+        """Return diag(SᵀS) `[p]`, an estimate of diag(JᵀJ)."""
+        return self._sketch.column_norms_squared()
 
     def matvec(self, x: Tensor, adjoint: bool = False) -> Tensor:
         """Return J v `[n·m]`, or Jᵀu `[p]`."""
@@ -105,21 +105,6 @@ class ProductRows(JacobianBlock):
         spec = tf.TensorSpec([rows], self.dtype)
         (columns,) = mapped(lambda vector: [self.matvec(vector)], [basis], [spec], self._forward.vectorises())
         return tf.transpose(columns)
-
-    def gram_and_gradient(self, residual: Tensor) -> tuple[Tensor, Tensor]:
-        """Return JᵀJ `[p, p]` and Jᵀr `[p]`; J is formed."""
-        rows = self.to_dense()
-        return tf.matmul(rows, rows, transpose_a=True), self.matvec(residual, adjoint=True)
-
-    def kernel(self, scales: Tensor) -> Tensor:
-        """Return Σ_v scales[v]·J_v J_vᵀ, `[n·m, n·m]`; J is formed."""
-        sizes = [factor.num_columns for factor in self.factors]
-        rows = self.to_dense() * tf.sqrt(tf.repeat(scales, sizes))
-        return tf.matmul(rows, rows, transpose_b=True)
-
-    def scaled_factors(self, scales: Tensor) -> list:
-        """Refuse: J has no factors, and those of S are not in its place."""
-        raise NotImplementedError(f"{type(self).__name__} has products alone. Received: a solver that asks for factors")
 
 
 def many_rows(tensors: list[Tensor], variables: list) -> bool:

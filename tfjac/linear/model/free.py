@@ -3,9 +3,9 @@
 import tensorflow as tf
 
 from tfjac.linear import arrays
-from tfjac.linear.contracts import JacobianRows, LinearModel
+from tfjac.linear.contracts import LinearModel
 from tfjac.linear.model.linearisation import Linearisation
-from tfjac.linear.model.stacked import KernelsByRows
+from tfjac.linear.model.right_factor import RightFactor, RowsTimes
 from tfjac.types import Tensor
 
 
@@ -20,73 +20,45 @@ class FreeLinearisation(Linearisation):
     """
 
     def __init__(self, whole: LinearModel, free: Tensor) -> None:
-        super().__init__(FreeColumns(whole.jacobian, free), whole.residual, whole.prior.masked(free))
-        self._whole, self._free, self.is_shared = whole, free, whole.is_shared
+        self._whole, self._mask, self.is_shared = whole, Mask(free), whole.is_shared
+        super().__init__(RowsTimes(whole.jacobian, self._mask), whole.residual, whole.prior.masked(free))
 
     def cast(self, dtype: tf.DType) -> "FreeLinearisation":
         """Return the same linearisation in another dtype."""
-        return FreeLinearisation(self._whole.cast(dtype), self._free)
+        return FreeLinearisation(self._whole.cast(dtype), self._mask.free)
 
     def only_free(self, vector: Tensor) -> Tensor:
         """Return a vector `[p]` with zeros for what is held."""
-        return _only(self._free, vector)
+        return self._mask.pull(vector)
 
     def gradient(self) -> Tensor:
         """Return g `[p]`, zero for what is held."""
-        return _only(self._free, self._whole.gradient())
+        return self._mask.pull(self._whole.gradient())
 
     def gram_and_gradient(self) -> tuple[Tensor, Tensor]:
         """Return JᵀJ `[p, p]` and g `[p]`, zero for what is held."""
         gram, gradient = self._whole.gram_and_gradient()
-        return _only(self._free[:, None] & self._free, gram), _only(self._free, gradient)
+        return self._mask.gram(gram), self._mask.pull(gradient)
 
 
-class FreeColumns(KernelsByRows, JacobianRows):
-    """A `StackedJacobian` with zeros in the columns of parameters that are held.
+class Mask(RightFactor):
+    """Zeros in the columns of parameters that are held; factors have these among them.
 
     Args:
-        jacobian: `StackedJacobian`.
         free: `[p]`, bool.
     """
 
-    def __init__(self, jacobian: JacobianRows, free: Tensor) -> None:
-        self._jacobian, self._free = jacobian, free
-        self.operators, self.columns, self.dtype = jacobian.operators, jacobian.columns, jacobian.dtype
-        self.passes = jacobian.passes
+    def __init__(self, free: Tensor) -> None:
+        self.free = free
 
-    def cast(self, dtype: tf.DType) -> "FreeColumns":
-        """Return the same in another dtype."""
-        return FreeColumns(self._jacobian.cast(dtype), self._free)
+    def cast(self, dtype: tf.DType) -> "Mask":
+        return self
 
-    def gram_and_gradient(self, vector: Tensor) -> tuple[Tensor, Tensor]:
-        """Return JᵀJ `[p, p]` and Jᵀu `[p]`."""
-        gram, gradient = self._jacobian.gram_and_gradient(vector)
-        return _only(self._free[:, None] & self._free, gram), _only(self._free, gradient)
+    def forward(self, vector: Tensor) -> Tensor:
+        return self.pull(vector)
 
-    def factors(self) -> list[list]:
-        """Return the factors of each variable, the columns that are held among them."""
-        return self._jacobian.factors()
+    def pull(self, rows: Tensor) -> Tensor:
+        return arrays.where(self.free, rows, arrays.zeros_like(rows))
 
-    def column_norms_squared(self) -> Tensor:
-        """Return diag(JᵀJ), `[p]`."""
-        return _only(self._free, self._jacobian.column_norms_squared())
-
-    def matvec(self, vector: Tensor) -> Tensor:
-        """Return J v, `[rows]`."""
-        return self._jacobian.matvec(_only(self._free, vector))
-
-    def adjoint(self, vector: Tensor) -> Tensor:
-        """Return Jᵀ u, `[p]`."""
-        return _only(self._free, self._jacobian.adjoint(vector))
-
-    def square(self, vector: Tensor) -> Tensor:
-        """Return ‖u‖² of a vector `[rows]`, a scalar."""
-        return self._jacobian.square(vector)
-
-    def to_dense(self) -> Tensor:
-        """Return J, `[rows, p]`."""
-        return _only(self._free, self._jacobian.to_dense())
-
-
-def _only(free: Tensor, tensor: Tensor) -> Tensor:
-    return arrays.where(free, tensor, arrays.zeros_like(tensor))
+    def gram(self, gram: Tensor) -> Tensor:
+        return arrays.where(self.free[:, None] & self.free, gram, arrays.zeros_like(gram))

@@ -46,7 +46,7 @@ class PlaneSystem(System):
             if residual is not None and not self._linearisation.prior.is_zero:
                 residual = tf.concat([residual, tf.zeros_like(scaling)], axis=0)
             vector, solved = solve(damping, residual)
-            return finite_or_zeros(frame.tangent(vector), solved)
+            return finite_or_zeros(frame.forward(vector), solved)
 
         return solve_in_plane
 
