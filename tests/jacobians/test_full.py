@@ -325,3 +325,17 @@ def test_more_axes_than_tensorflow_broadcasts(shape, rng):
     source, none = tf.constant(x), tf.constant(x[:0])
     assert_all_close(tfjac.jacobian(lambda: source**2, source), expected, 1e-12)
     assert tfjac.jacobian(lambda: none**2, none).shape == (0, *shape[1:], 0, *shape[1:])
+
+
+def test_a_slope_that_is_zero_has_a_slope():
+    """Of squares at zero beside a root, whose slope may be infinite: products by which zero wins are products still."""
+
+    @tf.function
+    def product(x, vector):
+        x = tf.identity(x)
+        zero = x[:2]
+        squares = zero**2 + tf.square(zero) + zero * zero + tf.math.squared_difference(zero, tf.zeros_like(zero))
+        return tfjac.hvp(tf.reduce_sum(squares) + tf.sqrt(x[2]), x, vector)
+
+    x = tf.constant([0.0, 0.0, 4.0], tf.float64)
+    np.testing.assert_allclose(product(x, tf.ones_like(x)), [8, 8, -1 / 32])

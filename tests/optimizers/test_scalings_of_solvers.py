@@ -90,10 +90,11 @@ def test_three_hundred_weights_and_three_thousand_residuals(solver, scaling):
 @pytest.mark.parametrize("solver", ["kernel", "cholesky", "schur", "schur_cg", "sparse"])
 def test_tables_convolutions_and_several_blocks(solver, scaling):
     """Blocks of other sizes, one that not all variables move, a table that is read twice by each example."""
-    table, kernel = tf.Variable(RNG.normal(size=[9, 2])), tf.Variable(RNG.normal(size=[3, 2, 4]))
-    weight, ids = tf.Variable(RNG.normal(size=[2, 3])), RNG.integers(9, size=[7, 2])
+    rng = np.random.default_rng(0)
+    table, kernel = tf.Variable(rng.normal(size=[9, 2])), tf.Variable(rng.normal(size=[3, 2, 4]))
+    weight, ids = tf.Variable(rng.normal(size=[2, 3])), rng.integers(9, size=[7, 2])
     read_by_rows = solver in ("schur", "schur_cg", "sparse")
-    signal = RNG.normal(size=[5, 6, 2])
+    signal = rng.normal(size=[5, 6, 2])
 
     def residuals():
         read = tf.gather(table, ids[:, 0]) if read_by_rows else tf.reduce_sum(tf.gather(table, ids), axis=1)

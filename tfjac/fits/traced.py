@@ -16,12 +16,12 @@ from tfjac.drive.minimise import (
 )
 from tfjac.drive.options import Settings
 from tfjac.drive.problem import Problem
+from tfjac.fits.hints import WIDEST, hints_of
 from tfjac.fits.implicit import differentiable, without_derivatives
 from tfjac.fits.results.frozen import FrozenModel, FrozenPoint
 from tfjac.fits.results.least_squares_result import LeastSquaresResult
 from tfjac.fits.run import Run
 from tfjac.graph import call_flat, lean_function, unrecorded
-from tfjac.jacobians.sparsity.hints import WIDEST, hints_of
 from tfjac.linear import arrays
 from tfjac.linear.solvers.plan import Plan, plan_of
 from tfjac.linear.solvers.problem_sizes import LARGE

@@ -202,9 +202,13 @@ def check_loops(ys: Sequence[Tensor], sources: Sequence[Tensor]) -> None:
 
 
 def times(tensor: Tensor, slope: Tensor) -> Tensor:
-    """Return tangents or cotangents times a slope: zero where one of them is, though the other be infinite."""
-    kept = tf.math.multiply_no_nan(tensor, tf.cast(tf.not_equal(slope, 0), tensor.dtype))
-    return tf.math.multiply_no_nan(slope, kept)
+    """Return tangents or cotangents times a slope: zero where one of them is, though the other be infinite.
+
+    Its own derivatives are those of a product, also where the slope is zero: that of x² at zero has a slope.
+    """
+    zero = tf.equal(slope, 0)
+    product = tf.math.multiply_no_nan(slope, tf.math.multiply_no_nan(tensor, tf.cast(~zero, tensor.dtype)))
+    return product + tf.math.multiply_no_nan(tensor, tf.where(zero, slope, tf.zeros([], slope.dtype)))
 
 
 def slopes_of(op: tf.Operation, ones: Tensor) -> list[Tensor | None]:

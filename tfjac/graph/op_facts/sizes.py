@@ -35,8 +35,8 @@ def _broadcast_axes(output: Tensor, value_of: Callable[[Tensor], Any]) -> Array 
     shapes = [value_of(shape) for shape in output.op.inputs]
     if any(shape is None for shape in shapes):
         return None
-    with tf.init_scope():
-        return tf.raw_ops.BroadcastGradientArgs(s0=shapes[0], s1=shapes[1])[output.value_index].numpy()
+    own, rank = shapes[output.value_index], max(map(len, shapes))
+    return np.flatnonzero(np.concatenate([np.ones(rank - len(own), int), own]) == 1).astype(np.int32)
 
 
 def _counts_from_zero(op: tf.Operation) -> bool | None:
