@@ -75,6 +75,8 @@ LOSSES = {
 class Recursion:
     """The method for z = xW in NumPy: one plain step, then steps with what is remembered."""
 
+    most = 0.1
+
     def __init__(self, loss, w):
         self.loss, self.w, self.size = loss, w.copy(), w.size
         self.gram, self.gradient, self.seen = np.zeros((w.size, w.size)), np.zeros(w.size), 0
@@ -92,14 +94,14 @@ class Recursion:
         self.variances.append(np.mean(np.var(x @ self.w - y, axis=0, ddof=1)))
 
     def share(self):
-        """Return by what the least λ is multiplied: a tenth at most, or 20 times what may be noise over what there was."""
+        """Return by what the least λ is multiplied: 20 times what may be noise, over what there was to explain."""
         if self.loss is not squares:
             return 6.0
         short = long = 1.0
         for number, square in enumerate(self.squares, 1):
             short *= (square / short) ** (1 / min(number, 5))
             long *= (square / long) ** (1 / min(number, 20))
-        return min(0.1, 20 * short * min(1.0, short / long) ** 2 / max(self.variances[:10]))
+        return min(self.most, 20 * short * min(1.0, short / long) ** 2 / max(self.variances[:10]))
 
     def step(self, x, y):
         """Take the step of a batch; what it counts for is the number of elements that its loss is the mean of."""
