@@ -5,6 +5,7 @@ import pytest
 import scipy.optimize
 import tensorflow as tf
 
+from tfjac.linear.solvers.sparse_counts import SparseCounts
 from tfjac.optimizers import LeastSquaresProblem, TrustRegionDamping, least_squares
 
 NUMBER = 20
@@ -206,3 +207,18 @@ def test_auto_takes_it_for_a_constant_mask(rng):
     expected = np.linalg.lstsq(matrix, np.r_[np.zeros(kept.sum()), data])[0]
     problem.solve()
     np.testing.assert_allclose(level, expected, atol=1e-6)
+
+
+def test_bounds_leave_entries_counted(monkeypatch):
+    """Which rows of a table examples read is known in J of free parameters, too."""
+    found, count = [], SparseCounts.of
+    monkeypatch.setattr(SparseCounts, "of", lambda jacobian: found.append(count(jacobian)) or found[-1])
+    table, places = tf.Variable(np.zeros((300, 1))), np.arange(300)
+    for bounds in (None, (-5, 5)):
+        least_squares(
+            lambda: [tf.gather(table, places[1:]) - tf.gather(table, places[:-1]), tf.gather(table, places) - 1],
+            table,
+            bounds=bounds,
+            max_steps=1,
+        )
+    assert [each.entries for each in found] == [(300 + 2 * 299) / 2] * 2

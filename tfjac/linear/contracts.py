@@ -7,12 +7,12 @@ A class that plays one of these parts names the contract among its bases. What i
 checker, which `make lint` runs, and a `TypeError` where an object of it is made. Shapes: `p` parameters, `rows`
 residuals of all blocks, `n` examples of `m` residuals in a block. F is the cost, r the residuals, J their Jacobian, Λ
 and w₀ the quadratic part that is diagonal, such as regularisers. A `Solver` and its `System` are abstract classes of
-`solvers/base.py`, a `Damping` is one of `damping/base.py`, a `Scaling` of `damping/scaling.py`.
+`linear/solvers/base.py`, a `Damping` is one of `steps/damping/base.py`, a `Scaling` of `steps/damping/scaling.py`.
 """
 
 import abc
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import tensorflow as tf
@@ -164,9 +164,8 @@ class JacobianRows(Jacobian, Protocol):
     passes: float = 0.0
     """Bytes that the backward passes take at once which its factors come from, as far as the graph fixes them."""
 
-    def value_of(self, tensor: tf.Tensor) -> Any:
-        """The value of a tensor that its factors hold, where it is the same in every run; else None. For costs."""
-        return None if tf.is_symbolic_tensor(tensor) else tensor.numpy()
+    value_of: Callable[[tf.Tensor], Any] = staticmethod(lambda tensor: None)
+    """The value of a tensor that its factors hold, where it is the same in every run; else None. For costs."""
 
     @abc.abstractmethod
     def factors(self) -> list[list]:

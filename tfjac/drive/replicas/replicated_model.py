@@ -68,7 +68,7 @@ class _AllRows(StackedJacobian):
     def __init__(self, parts: list[JacobianRows], replicas: list[Replica]) -> None:
         operators = [operator for part in parts for operator in part.operators]
         rows = [n * m for n, m in (operator.examples_and_outputs for operator in operators)]
-        super().__init__(operators, rows, parts[0].columns, parts[0].dtype)
+        super().__init__(operators, rows, parts[0].columns, parts[0].dtype, value_of=parts[0].value_of)
         self._parts, self._replicas = parts, replicas
         self._places = [replica for part, replica in zip(parts, replicas) for _ in part.operators]
 

@@ -138,7 +138,7 @@ class RowsTimes(JacobianTimes, JacobianRows):
     def __init__(self, jacobian: JacobianRows, right: RightFactor) -> None:
         super().__init__(jacobian, right)
         self.operators, self.columns, self.dtype = jacobian.operators, jacobian.columns, jacobian.dtype
-        self.passes = jacobian.passes
+        self.passes, self.value_of = jacobian.passes, jacobian.value_of
 
     def factors(self) -> list[list]:
         return self._right.factors(self._jacobian.factors())

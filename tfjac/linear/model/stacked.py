@@ -39,7 +39,7 @@ class StackedJacobian(JacobianRows):
         self.operators, self.rows, self.columns, self.dtype = operators, rows, columns, dtype
         self.passes = passes
         if value_of is not None:
-            self.value_of = value_of  # type: ignore[method-assign]
+            self.value_of = value_of
 
     def cast(self, dtype: tf.DType) -> "StackedJacobian":
         """Return the same in another dtype."""
@@ -58,7 +58,7 @@ class StackedJacobian(JacobianRows):
         columns = self.columns.only(chosen)
         parts = [([each.factors[k] for k in chosen], each.examples_and_outputs) for each in self.operators]
         operators = [JacobianOperator(factors, columns.shapes, *sizes) for factors, sizes in parts]
-        return StackedJacobian(operators, self.rows, columns, self.dtype)
+        return StackedJacobian(operators, self.rows, columns, self.dtype, value_of=self.value_of)
 
     def gram_and_gradient(self, residual: Tensor) -> tuple[Tensor, Tensor]:
         """Return JᵀJ `[p, p]` and Jᵀr `[p]` in one pass; J is not formed."""
