@@ -7,7 +7,7 @@ import scipy.optimize
 import tensorflow as tf
 
 from tfjac.optimizers import LeastSquaresProblem, LeastSquaresResult, NielsenDamping, Report, Status, least_squares
-from tfjac.steps.converge import Tolerances, status_after
+from tfjac.steps.converge import Tolerances, standing_of
 
 T = np.linspace(0, 4, 30)
 Y = 3.0 * np.exp(-0.7 * T) + 0.2 * np.cos(5 * T)
@@ -190,27 +190,21 @@ def test_covariance_that_is_not_determined():
 def test_a_short_step_that_promises_much_is_no_convergence():
     """A variable that runs away makes every step look short next to it."""
 
-    def status(predicted, held=0.0, ratio=0.5, cosine=0.01, promised=0.5):
-        numbers = {name: tf.constant(0.5, tf.float64) for name in Report._fields}
-        report = Report(**numbers)._replace(
-            status=tf.constant(int(Status.RUNNING)),
-            predicted=tf.constant(predicted, tf.float64),
-            step_length=tf.constant(1.0, tf.float64),
-            held=tf.constant(held, tf.float64),
-            ratio=tf.constant(ratio, tf.float64),
-            cosine=tf.constant(cosine, tf.float64),
-            promised=tf.constant(promised, tf.float64),
-            magnitude=tf.constant(1e6, tf.float64),
-        )
-        return int(status_after(report, Tolerances(cost=1e-6, step=1e-4, gradient=1e-6), first_cost=2.0))
+    def status(promised, held=0.0, cosine=0.01, **known):
+        given = {"promised": promised, "predicted": promised, "held": held, "cosine": cosine}
+        given |= {"cost": 0.5, "step_length": 1.0, "magnitude": 1e6}
+        numbers = {name: tf.constant(given.get(name, 0.0), tf.float64) for name in Report._fields}
+        report = Report(**numbers)._replace(status=tf.constant(int(Status.REJECTED)))
+        return standing_of(report, Tolerances(cost=1e-6, step=1e-4, gradient=1e-6), 2.0, **known)
 
-    assert status(predicted=1.0) == Status.RUNNING
-    assert status(predicted=1e-5) == Status.STEP_TOLERANCE
-    assert status(predicted=1e-5, held=0.9e-5) == Status.STEP_TOLERANCE, "it did not do as it promised"
-    assert status(predicted=1e-5, held=0.9e-5, ratio=1.0) == Status.RUNNING, "longer steps are to come"
-    assert status(predicted=1e-5, held=0.9e-5, cosine=0.1) == Status.RUNNING, "one parameter alone would gain more"
-    assert status(predicted=1.0, cosine=1e-7) == Status.RUNNING, "all parameters together gain much"
-    assert status(predicted=1.0, cosine=1e-7, promised=1e-7) == Status.GRADIENT_TOLERANCE
+    assert status(promised=1.0) == Status.RUNNING
+    assert status(promised=1e-5) == Status.STEP_TOLERANCE
+    assert status(promised=1e-5, held=0.9e-5) == Status.RUNNING, "longer steps are to come"
+    assert status(promised=1e-5, held=0.9e-5, is_long=True) == Status.STEP_TOLERANCE
+    assert status(promised=1e-5, cosine=0.1) == Status.RUNNING, "one parameter alone would gain more"
+    assert status(promised=1.0, cosine=1e-7) == Status.RUNNING, "all parameters together gain much"
+    assert status(promised=1.0, cosine=1e-7, stuck=True) == Status.GRADIENT_TOLERANCE
+    assert status(promised=1e-7, cosine=1e-7) == Status.GRADIENT_TOLERANCE
 
 
 @pytest.mark.by_day(None)

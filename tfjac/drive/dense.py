@@ -178,7 +178,7 @@ class DenseSteps(Carrier):
         start = Start.of(objective, request.state, method, AS_FACTORS, box)
         end = Stepper(self._evaluation.solver, start, method, restrictions).take()
         sizes, rows = self._evaluation.sizes, start.model.num_rows
-        return Step(end.state, end.report, sizes, rows, end.looked, end.refused, end.shares)
+        return Step(end.state, end.report, sizes, rows, end.standing, end.refused, end.shares)
 
     # -------------------------------------------------------------- what it evaluates
 

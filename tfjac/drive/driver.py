@@ -6,6 +6,7 @@ the loop is one of the graph; outside, the loop is one of Python, and the steps 
 
 import abc
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import tensorflow as tf
@@ -15,7 +16,7 @@ from tfjac.linear import arrays
 from tfjac.steps.converge import Tolerances, standing_of
 from tfjac.steps.nonmonotone import Window
 from tfjac.steps.progress import Allowance, Progress, Tried, gone_on, taken_back
-from tfjac.steps.records import Report, State, has_converged
+from tfjac.steps.records import Report, State
 from tfjac.steps.statuses import Status
 from tfjac.steps.step import Restrictions, Step
 from tfjac.types import Tensor
@@ -25,35 +26,34 @@ class Request(NamedTuple):
     """What one step is asked for.
 
     Attributes:
-        state: the `State` that the step before handed on.
+        state, first_cost, stands, window: those of the `Progress`.
         running: scalar bool, whether there is no reason to stop; if there is one, the point is only linearised.
-        doubtful: scalar bool, whether the step before met a tolerance: this one is only looked at where its promise
-            says that its start is a minimum.
-        may_step: scalar bool, whether one more step is allowed.
-        first_cost: scalar, `first_cost_of` the first step.
-        window: the `Window`, or an empty tuple.
+        is_long: scalar bool, see `Stretch`.
+        may_step: scalar bool, whether one more step is allowed: else it is proposed, for the status, and not tried.
     """
 
     state: State
-    running: tf.Tensor
-    doubtful: tf.Tensor
-    may_step: tf.Tensor
     first_cost: tf.Tensor
+    stands: tf.Tensor
     window: Window | tuple[()]
+    running: tf.Tensor
+    is_long: tf.Tensor
+    may_step: tf.Tensor
+
+    @classmethod
+    def of(cls, progress: Progress, may_step: Tensor) -> "Request":
+        """Return the request for the step after a `Progress`."""
+        known = progress.state, progress.first_cost, progress.stands, progress.window, progress.running
+        return cls(*known, progress.stretch.is_long, may_step)
 
     def restrictions(self, settings: Settings, cost: Tensor, restrictions: Restrictions) -> Restrictions:
         """Return all that restricts the step from a point of `cost`, given the `Restrictions` of the variables."""
         if self.window:
             leeway, is_usual = self.window.leeway(cost), settings.window is None
             restrictions = restrictions._replace(leeway=leeway, leeway_is_usual=is_usual)
-
-        def stands(report: Callable[[], Report]) -> Tensor:
-            return has_converged(standing_of(report(), settings.limits, self.first_cost))
-
-        def looks(report: Callable[[], Report]) -> Tensor:
-            return arrays.both(self.doubtful, lambda: ~self.may_step | stands(report))
-
-        return restrictions._replace(begins=self.running, looks=looks)
+        known = {"limits": settings.limits, "first_cost": self.first_cost, "is_long": self.is_long}
+        judges = partial(standing_of, **known)
+        return restrictions._replace(begins=self.running, judges=judges, ends=self.stands, tries=self.may_step)
 
 
 class Carrier(Protocol):
@@ -104,24 +104,26 @@ class Driver:
 
     def run(self, progress: Progress) -> Progress:
         """Return the `Progress` after the steps from the one so far."""
-        start = progress, arrays.zeros_like(progress.running)
-        return arrays.loop(self._is_unfinished, self._step, start, small=self._carrier.is_small)[0]
+        start = (progress,)
+        return arrays.loop(self._is_unfinished, lambda each: (self._step(each),), start, small=self._carrier.is_small)[
+            0
+        ]
 
-    def _is_unfinished(self, progress: Progress, doubtful: Tensor) -> Tensor:
-        more = progress.running & ((progress.outcome.steps < self._allowance.until) | doubtful)
-        return more | (~progress.running & progress.moved & self._allowance.finish)
+    def _is_unfinished(self, progress: Progress) -> Tensor:
+        """Return whether to go on: at the last point allowed, to its status; at the end, to its gradient."""
+        until, max_steps, finish = self._allowance
+        more = (progress.outcome.steps < until) | progress.stands | (until >= max_steps)
+        return (progress.running & more) | (~progress.running & progress.moved & finish)
 
-    def _step(self, progress: Progress, doubtful: Tensor) -> tuple[Progress, Tensor]:
-        """Return the `Progress` after a step, and whether it is doubtful that it has led to a minimum."""
+    def _step(self, progress: Progress) -> Progress:
+        """Return the `Progress` after a step."""
         values = self._carrier.values()
         self._go_to_start(progress)
         may_step = progress.outcome.steps < arrays.minimum(self._allowance.until, self._allowance.max_steps)
-        known = progress.running, doubtful, may_step, progress.first_cost, progress.window
-        step = self._carrier.take(Request(progress.state, *known))
-        after, doubtful, report = self._follow(progress, step, values, doubtful)
+        after, report = self._follow(progress, self._carrier.take(Request.of(progress, may_step)), values)
         if self._note is not None and after.outcome.steps > progress.outcome.steps:
             self._note(report)
-        return after, doubtful
+        return after
 
     def _go_to_start(self, progress: Progress) -> None:
         """Move the variables to the best point of the window, if the next step starts there."""
@@ -130,18 +132,10 @@ class Driver:
             stays = progress.running & ~window.returns
             arrays.branch(stays, lambda: window.best, lambda: self._carrier.go_to(window.best))
 
-    def _follow(
-        self, progress: Progress, step: Step, values: list, doubtful: Tensor
-    ) -> tuple[Progress, Tensor, Report]:
-        """Return the `Progress` after a `Step` from `values`, whether that is doubtful, and the `Report`."""
+    def _follow(self, progress: Progress, step: Step, values: list) -> tuple[Progress, Report]:
+        """Return the `Progress` after a `Step` from `values`, and the `Report`."""
         position, back = self._carrier.position() if progress.window else None, progress.back
-        tried = Tried(step, values, position, doubtful)
-        going_on, still_doubtful = gone_on(progress, tried, self._limits, self._allowance.max_steps)
+        going_on = gone_on(progress, Tried(step, values, position), self._limits, self._allowance.max_steps)
         lost = arrays.equal(step.report.status, int(Status.NOT_FINITE)) & back.known
         arrays.branch(lost, lambda: self._carrier.write(back.values), lambda: back.values)
-        after, report = arrays.choice_of(
-            lost,
-            lambda: taken_back(progress, step.report, self._allowance.max_steps),
-            lambda: (going_on, step.report),
-        )
-        return after, still_doubtful & ~lost, report
+        return arrays.choice_of(lost, lambda: taken_back(progress, step.report), lambda: (going_on, step.report))

@@ -154,7 +154,7 @@ class StepFunction:
         def step(data: list[Tensor], invariants: Invariants, request: Request) -> End:
             found.append(GraphSteps(problem, data, invariants).take(request))
             one = found[-1]
-            return End(one.state, one.report, one.looked, one.refused, one.shares)
+            return End(one.state, one.report, one.standing, one.refused, one.shares)
 
         like, flag = np.zeros([], problem.dtype.as_numpy_dtype)[()], tf.TensorSpec([], tf.bool)
         scalar, number = tf.TensorSpec([], problem.dtype), tf.TensorSpec([], tf.int64)
@@ -162,7 +162,7 @@ class StepFunction:
         position = np.zeros(Columns(problem.variables).total, problem.dtype.as_numpy_dtype)
         first = _first_state(problem, like), _first_window(problem.settings, position)
         state, window = tf.nest.map_structure(_spec_of, first)
-        specs = invariants, Request(state, flag, flag, flag, scalar, window)
+        specs = invariants, Request(state, scalar, flag, window, flag, flag, flag)
         self._function = lean_function(step, **options).get_concrete_function(problem.residuals.specs, *specs)
         self._dtypes = [spec.dtype for spec in tf.nest.flatten(specs)]
         self.sizes: ProblemSizes = found[-1].sizes
@@ -171,7 +171,7 @@ class StepFunction:
         """Return the `Step` of data, `Invariants` and a `Request`; NumPy but for `num_residuals`."""
         tensors = [tf.convert_to_tensor(each, dtype) for each, dtype in zip(tf.nest.flatten(given), self._dtypes)]
         end = tf.nest.map_structure(lambda each: each.numpy(), call_flat(self._function, [*data, *tensors]))
-        return Step(end.state, end.report, self.sizes, -1, end.looked, end.refused, end.shares)
+        return Step(end.state, end.report, self.sizes, -1, end.standing, end.refused, end.shares)
 
 
 def _spec_of(array: Any) -> tf.TensorSpec:
@@ -228,9 +228,6 @@ class Minimisation:
         first, problem = self._problem.values(), self._problem
         known = Drawn.of(self._residuals, data, problem.dtype)
         invariants, progress = begun(GraphSteps(problem, data), problem, known, conditions)
-        ended, outcome = progress.running & (max_steps < 1), progress.outcome
-        status = tf.where(ended, int(Status.MAX_STEPS), outcome.status)
-        progress = progress._replace(outcome=outcome._replace(status=status))
         steps = GraphSteps(problem, data, invariants, self._is_small)
         progress = Driver(steps, self._settings.limits, Allowance.whole(max_steps)).run(progress)
         outcome = progress.outcome._replace(status=self._status(data, invariants, first, progress))

@@ -10,11 +10,11 @@ import tensorflow as tf
 
 from tfjac.arguments import as_numbers, positive_integer
 from tfjac.drive.interrupts import Interrupts
-from tfjac.drive.streamed.attempts import Start, judged, propose, standing
+from tfjac.drive.streamed.attempts import Start, judged, propose
 from tfjac.drive.streamed.sums import Equations
 from tfjac.fits.normal_equations import NormalEquations
 from tfjac.fits.parts_conditions import PartsConditions
-from tfjac.steps.converge import Stretch, first_cost_of, status_after, tolerances
+from tfjac.steps.converge import Stretch, first_cost_by, standing_of, status_after, tolerances
 from tfjac.steps.method import DampingLike, Method, ScalingLike
 from tfjac.steps.records import Outcome, State
 from tfjac.steps.statuses import Status
@@ -91,7 +91,7 @@ class _Descent:
         ftol, xtol, gtol = self._asked
         limits = tolerances(ftol, xtol, gtol, _coarsest(position, here.gram, here.position))
         state = State((tf.zeros([], position.dtype),) * len(self._method.damping.state_names), tf.zeros_like(position))
-        first_cost, status = None, Status.RUNNING
+        first_cost, status, stands = np.nan, Status.RUNNING, False
         rejected = promised = tf.zeros([], position.dtype)
         stretch = Stretch.begun(promised)
         while status is Status.RUNNING:
@@ -100,8 +100,13 @@ class _Descent:
             awaited, state, usable, report = propose(start, state, self._method, rejected, promised)
             step = self._conditions.within(free, position, awaited.step.numpy())
             awaited = awaited._replace(step=tf.constant(step, position.dtype))
-            if not usable or self.steps == max_steps:
-                status = Status.MAX_STEPS if usable else Status(int(report.status))
+            if not usable:
+                status = Status(int(report.status))
+                break
+            if not rejected:
+                standing = Status(int(standing_of(report, limits, first_cost, stretch.is_long)))
+            if self.steps == max_steps or (standing.converged and stands and not rejected):
+                status = standing if standing.converged else Status.MAX_STEPS
                 break
             end = position + awaited.step.numpy()
             try:
@@ -112,15 +117,14 @@ class _Descent:
             gain = here.cost - there.cost if _is_finite(there) else -np.inf
             cost, gain = (tf.constant(each, position.dtype) for each in (there.cost, gain))
             state, report, promised = judged(start, awaited, state, self._method, cost, gain)
-            first_cost = first_cost_of(report) if first_cost is None else first_cost
+            first_cost = first_cost_by(first_cost, report)
             stretch = stretch.after(report, limits)
-            status = Status(int(status_after(report, limits, first_cost, stretch.is_long)))
+            status = Status(int(status_after(report, np.int32(standing), limits, first_cost)))
             if status is Status.STALLED:
                 status = Status.STALLED if int(report.status) == Status.STALLED else Status.RUNNING
             if report.accepted:
                 position, here, self.accepted = end, there, self.accepted + 1
-                if status.converged:  # where it started from; so is it where it led to?
-                    status = self._standing(here, position, state, (limits, first_cost))
+            stands = bool(report.accepted) and standing.converged
             rejected = rejected * 0 if report.accepted else rejected + 1
             if self._stops(position, here.cost):
                 status = Status.STOPPED
@@ -130,16 +134,6 @@ class _Descent:
         damping = float(state.damping[self._damping_at()])
         calls = self.steps + 1
         return Outcome(position, here.cost, norm, status, self.steps, self.steps, calls, damping)
-
-    def _standing(self, here: NormalEquations, position: Array, state: State, judged_by: tuple) -> Status:
-        """Return the `Status` of a point that a step led to."""
-        start = _start(here, position)
-        _, point = start.system_and_point(state, self._method)
-        if not point.finite:
-            return Status.NOT_FINITE
-        if point.stationary:
-            return Status.GRADIENT_TOLERANCE
-        return Status(int(standing(start, state, self._method, *judged_by)))
 
     def _stops(self, position: Array, cost: float) -> Any:
         try:

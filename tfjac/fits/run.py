@@ -66,8 +66,6 @@ class Run:
         """Be before the first step."""
         self._carrier.place(invariants)
         self.invariants, self.progress = invariants, progress
-        if not self._max_steps and self.running:
-            self.stop(Status.MAX_STEPS)
 
     @property
     def steps(self) -> int:

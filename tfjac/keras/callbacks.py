@@ -11,8 +11,7 @@ from tfjac.arguments import positive_integer
 from tfjac.fits.results.between_points import FAR, rounding_of, warn_if_far
 from tfjac.graph import as_tf_variable
 from tfjac.keras.levenberg_marquardt import LevenbergMarquardt
-from tfjac.steps.converge import Stretch, Tolerances, first_cost_of, standing_of, status_after, tolerances
-from tfjac.steps.records import Report
+from tfjac.steps.converge import Stretch, Tolerances, first_cost_by, standing_of, status_after, tolerances
 from tfjac.steps.statuses import Status
 from tfjac.types import Logs
 
@@ -147,8 +146,7 @@ class Convergence(StepMonitor):
         self._first_cost = np.nan
         self.status, self._steps = Status.RUNNING, self.model.optimizer.num_steps
         self._met: list[Status] = []
-        self._stands: list[Status] = []
-        self._doubtful = True
+        self._stood = False
 
     def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
         """Judge the last step, where there is a new one."""
@@ -160,29 +158,26 @@ class Convergence(StepMonitor):
             self._limits, self._stretch = tolerances(*self._given, dtype), Stretch.begun(tf.zeros([], dtype))
         self._stretch = self._stretch.after(report, self._limits, steps - self._steps)
         self._steps = steps
-        if not np.isfinite(self._first_cost) and np.isfinite(report.cost_before):
-            self._first_cost = float(first_cost_of(report))
-        known = report, self._limits, float(np.nan_to_num(self._first_cost))
-        self._met.append(_reason(*known, self._stretch.is_long))
-        self._stands.append(Status(int(standing_of(*known))))
+        self._first_cost = float(first_cost_by(self._first_cost, report))
+        standing = standing_of(report, self._limits, self._first_cost, self._stretch.is_long)
+        status = Status(int(status_after(report, standing, self._limits, self._first_cost)))
+        status = Status(int(standing)) if status is Status.RUNNING else status
+        self._met.append(Status(int(report.status)) if status is Status.STALLED else status)
 
     def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
         """Add to the logs, and stop where all steps of the epoch met a tolerance, or nothing moves any more."""
-        (met, self._met), (stands, self._stands) = (self._met, []), (self._stands, [])
-        accepted = self._accepted
+        (met, self._met), accepted = (self._met, []), self._accepted
         super().on_epoch_end(epoch, logs)
         finite = [each for each in met if each is not Status.NOT_FINITE]
         converged = bool(met) and all(each.converged for each in finite)
         still = self._accepted == accepted
-        confirmed = bool(met) and not self._doubtful and all(each.converged for each in stands)
-        if confirmed or (converged and still) or (met and set(finite) == {Status.STALLED}):
-            reason = met[-1] if met[-1].converged or not confirmed else stands[-1]
-            self.status = reason if met == finite else Status.NOT_FINITE
+        if (converged and (self._stood or still)) or (met and set(finite) == {Status.STALLED}):
+            self.status = met[-1] if met == finite else Status.NOT_FINITE
             self.model.stop_training = True
         elif self._idle == self.patience:
             self.status = self.model.optimizer.status
         if met:
-            self._doubtful = not converged
+            self._stood = converged
 
     def on_train_end(self, logs: Logs = None) -> None:
         """Name what ended the training, where it was not this."""
@@ -191,9 +186,3 @@ class Convergence(StepMonitor):
             self.status = Status.STOPPED if self.model.stop_training else Status.MAX_STEPS
         if self.verbose:
             print(self.message)
-
-
-def _reason(report: Report, limits: Tolerances, first_cost: Any, is_long: bool) -> Status:
-    """Return what a step gives rise to: a `Status`. Attempts that were rejected so far say nothing of the next step."""
-    status = Status(int(status_after(report, limits, first_cost, is_long)))
-    return Status(int(report.status)) if status is Status.STALLED else status

@@ -50,6 +50,7 @@ def point_at(
     *,
     prior: Prior | None = None,
     has_residuals: bool = True,
+    magnitude: Tensor | None = None,
 ) -> Point:
     """Return the `Point` that the attempts of a step start from.
 
@@ -60,6 +61,7 @@ def point_at(
         state: a `State`; method: a `Method`.
         prior: the `Prior` there; None for none.
         has_residuals: whether there is anything but a prior, a Python bool.
+        magnitude: `[p]`, how large w is; by default w.
     """
     columns = diagonal if prior is None else diagonal + prior.precision
     data = columns if prior is not None and prior.is_data else diagonal
@@ -68,12 +70,18 @@ def point_at(
     curvature = arrays.reduce_max(data / metric, axis=-1)
     # A regulariser alone, of a batch without weight, would take all weights to its own minimum, in one step.
     counts = has_residuals or (prior is not None and prior.is_data)
+    products = arrays.sqrt(columns) * arrays.sqrt(2 * arrays.absolute(cost))[..., None]
+    length = scaled_norm(position, columns)
     return Point(
         scaling=scaling,
         metric=metric,
         curvature=curvature,
-        length=scaled_norm(position, metric),
+        radius=scaled_norm(position, metric),
         columns=columns,
+        gradient_norm=largest(gradient),
+        cosine=largest(arrays.divide_no_nan(gradient, products)),
+        length=length,
+        magnitude=length if magnitude is None else scaled_norm(magnitude, columns),
         finite=_all_finite(cost, curvature, gradient, position),
         stationary=_all_zero(gradient) | (_all_zero(data) if counts else arrays.zeros_like(cost, tf.bool)),
         highest=method.damping.bounds(curvature)[1],
@@ -134,13 +142,12 @@ def within(box: Box, position: Tensor, candidate: Candidate, reduction: Function
 # ------------------------------------------------------------------ once it is known
 
 
-def looked_at(last: Attempt, candidate: Candidate, point: Point) -> Attempt:
-    """Return the `Attempt` of a `Candidate` that is not tried; see `judged`."""
-    looked = arrays.ones_like(last.looked)
-    return last._replace(promised=candidate.predicted, looked=looked, **_proposed(candidate, point))
+def proposed(last: Attempt, candidate: Candidate, point: Point) -> Attempt:
+    """Return the first `Attempt`, of a `Candidate` that is not tried yet; see `judged`."""
+    return last._replace(promised=candidate.predicted, **_known_of(candidate, point))
 
 
-def _proposed(candidate: Candidate, point: Point) -> dict[str, Tensor]:
+def _known_of(candidate: Candidate, point: Point) -> dict[str, Tensor]:
     """Return what is known of an `Attempt` before its cost is, by name."""
     proposal = candidate.proposal
     return {
@@ -190,7 +197,7 @@ def judged(
         remeasured=~verdict.accepted & method.damping.remeasures(last.state, state),
         state=state,
         refused=refused,
-        **_proposed(candidate, point),
+        **_known_of(candidate, point),
     )
 
 
@@ -223,13 +230,13 @@ def _lenient(verdict: Verdict, expected: Tensor, leeway: Leeway, min_gain: float
 
 def is_decided(attempt: Attempt, point: Point, method: Method) -> Tensor:
     """Return whether a step is over, where there may have been no `Attempt` yet: nowhere to go, or as below."""
-    begun = (attempt.attempts > 0) | attempt.looked
-    return ~point.usable | (begun & is_over(attempt, point, method))
+    return ~point.usable | ((attempt.attempts > 0) & is_over(attempt, point, method))
 
 
 def is_over(attempt: Attempt, point: Point, method: Method) -> Tensor:
     """Return whether a step is over after an `Attempt`: accepted, hopeless, or tried often enough."""
-    ended = attempt.accepted | attempt.remeasured | attempt.looked | (attempt.attempts >= method.max_attempts)
+    stands = arrays.not_equal(attempt.standing, int(Status.RUNNING))
+    ended = attempt.accepted | attempt.remeasured | stands | (attempt.attempts >= method.max_attempts)
     return ended | (attempt.damping >= point.highest)
 
 
@@ -237,11 +244,8 @@ def report_of(
     last: Attempt,
     point: Point,
     cost: Tensor,
-    position: Tensor,
-    gradient: Tensor,
     solver: int = 0,
     effective: Tensor | None = None,
-    magnitude: Tensor | None = None,
 ) -> Report:
     """Return the `Report` of a step.
 
@@ -249,19 +253,15 @@ def report_of(
         last: its last `Attempt`.
         point: the `Point` where it started.
         cost: F there.
-        position: `[p]`, w there.
-        gradient: `[p]`, g there.
         solver: which solver it was.
         effective: the effective number of parameters; zero where left out.
-        magnitude: `[p]`, how large w is there; by default `position`.
     """
-    products = arrays.sqrt(point.columns) * arrays.sqrt(2 * arrays.absolute(cost))[..., None]
     return Report(
         **last.reported(),
-        gradient_norm=largest(gradient),
-        cosine=largest(arrays.divide_no_nan(gradient, products)),
-        length=scaled_norm(position, point.columns),
-        magnitude=scaled_norm(position if magnitude is None else magnitude, point.columns),
+        gradient_norm=point.gradient_norm,
+        cosine=point.cosine,
+        length=point.length,
+        magnitude=point.magnitude,
         status=_status(last, point),
         solver=arrays.full_like(last.attempts, solver),
         effective=arrays.zeros_like(cost) if effective is None else effective,

@@ -6,7 +6,8 @@ amplitude a bound holds at zero is free, and turned by half a circle the amplitu
 the steps have tried no other residuals are looked at: along each of them, if there are not too many, and along a few
 random directions, as next to a saddle of two parameters every second one leads down. There the cost is taken on both
 sides, at two distances. It must fall on the mean of both sides, and so by curvature, and at the farther ones by more:
-rounding and noise of the residuals do not. That takes no JᵀJ, and so problems of any size are looked at.
+rounding and noise of the residuals do not. Or it must fall so on one side, close by: b³ − 1 does at zero. That takes no
+JᵀJ, and so problems of any size are looked at.
 
 All of it is of n problems at once, each by itself; of one problem n is one.
 """
@@ -174,8 +175,12 @@ class _Trials:
     def fall(self, index: Tensor, costs: Tensor) -> Tensor:
         """Return whether F falls there, `[n]`; `costs`: `[4, n]`."""
         number, cost = arrays.element(self._order, index // self._sizes), self._place.cost
-        near, far = (cost - (costs[k] + costs[k + 1]) / 2 for k in (0, 2))
-        both = (near > ROUNDINGS * self._epsilon * arrays.absolute(cost)) & (far > (_FARTHER + 1) * near)
-        gain = cost - arrays.reduce_min(costs, axis=0)
-        by_gain = gain > self._epsilon**0.25 * arrays.absolute(cost)
-        return arrays.where(number < self._alone + 2 * _DRAWS, both, by_gain)
+
+        def bends(near: Tensor, far: Tensor) -> Tensor:
+            return (near > ROUNDINGS * self._epsilon * arrays.absolute(cost)) & (far > (_FARTHER + 1) * near)
+
+        gains, is_close = cost - costs, arrays.element(self._scan, index % self._sizes) < 2 * self._epsilon**0.25
+        one = bends(gains[0], gains[2]) | bends(gains[1], gains[3])
+        falls = bends((gains[0] + gains[1]) / 2, (gains[2] + gains[3]) / 2) | (is_close & one)
+        by_gain = arrays.reduce_max(gains, axis=0) > self._epsilon**0.25 * arrays.absolute(cost)
+        return arrays.where(number < self._alone + 2 * _DRAWS, falls, by_gain)

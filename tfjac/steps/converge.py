@@ -14,9 +14,6 @@ from tfjac.types import Tensor
 ROUNDINGS = 16
 """Rounding errors of the parameters that those of residuals may be as large as: sums of many terms have larger ones."""
 
-AS_PROMISED = 0.25
-"""A step whose ρ is this close to 1 did as it promised."""
-
 FREE = 0.1
 """A step of whose promise damping makes no more than this part is nearly the one that the model would take."""
 
@@ -31,16 +28,15 @@ FALLEN = 16
 
 
 class Tolerances(NamedTuple):
-    """The three tolerances; zero switches a test off. What an accepted step met, its end must meet: see `standing_of`.
+    """The three tolerances of a point, by the step that is proposed there; zero switches a test off: see `standing_of`.
 
     Attributes:
-        cost: `ftol`: |F − F₊| ≤ ftol·F, predicted ≤ ftol·F, and ρ ≤ 2; where every attempt was rejected, if the first
-            of them, the least damped, promised no more than ftol·F, or if F is zero but for rounding.
-        step: `xtol`: ‖C^½ p‖ ≤ xtol·‖C^½ |w|‖ with C = diag(JᵀJ) and |w| how large points on manifolds are, for an
-            accepted step that promised no more than xtol·F, or than xtol² times the first cost, a change of residuals
-            by xtol of the first ones, or where F is zero but for rounding.
-        gradient: `gtol`: max |gⱼ| / (‖Jⱼ‖·‖r‖) ≤ gtol, the cosine of the angle between r and a column of J, and no step
-            that can be taken promises more than gtol·F.
+        cost: `ftol`: it promises no more than ftol·F, or F is zero but for rounding.
+        step: `xtol`: ‖C^½ p‖ ≤ xtol·‖C^½ |w|‖ with C = diag(JᵀJ) and |w| how large points on manifolds are, and it
+            promises no more than xtol·F, or than xtol² times the first cost, a change of residuals by xtol of the first
+            ones, or F is zero but for rounding.
+        gradient: `gtol`: max |gⱼ| / (‖Jⱼ‖·‖r‖) ≤ gtol, the cosine of the angle between r and a column of J, and it
+            promises no more than gtol·F.
     """
 
     cost: float
@@ -89,92 +85,88 @@ def tolerances(ftol: float | None, xtol: float | None, gtol: float | None, dtype
     return Tolerances(*(default if value is None else float(value) for value in given.values()))
 
 
-def status_after(report: Report, limits: Tolerances, first_cost: Tensor, is_long: Tensor | bool = np.True_) -> Tensor:
-    """Return the `Status` (int32) that a step gives rise to; RUNNING where there is no reason to stop.
+def standing_of(
+    report: Report,
+    limits: Tolerances,
+    first_cost: Tensor,
+    is_long: Tensor | bool = np.False_,
+    stuck: Tensor | bool = np.False_,
+) -> Tensor:
+    """Return the `Status` (int32) of the point where a step starts: a tolerance that it meets, or RUNNING for none.
 
-    A short step is convergence only where it does not promise much either. A parameter of which the residuals are
-    independent but for rounding, as the bias before a batch normalisation is, runs away, and next to it all steps look
-    short; measured by the first residuals, too, as the last ones may be zero but for rounding. Lengths are measured by
-    J as it is: by Moré's D, all steps would be short for ever after a start where a parameter had far more influence.
-    And where the damping holds steps back that do as they promise, they will be longer soon: no sign of a minimum
-    either. If they do not, they stay short, and may gain per cents together: so F must not have fallen by a tolerance
-    for many steps.
+    It follows from what the first attempt promises, the least damped one, before it is tried. Where damping holds that
+    one back, it promises little anywhere: so it must be nearly undamped, or F must not have fallen by a tolerance for
+    many steps, or all attempts must have failed. No tolerance is met either where a single parameter, without damping,
+    would gain more by the model: cosine²·F. An undamped step promises no less than that, so that this takes nothing
+    from it.
 
-    A rejected step can be convergence as well: near a minimum the reduction drowns in the rounding of the cost. But
-    that a step made tiny by damping gains nothing is no sign of a minimum, so it is the first attempt that counts
-    there. That one may be tiny as well, after steps that were rejected, or where κ leaves the range of the dtype. So no
-    tolerance is met where a single parameter, without damping, would gain more by the model: cosine²·F. An undamped
-    step promises no less than that, so that this takes nothing from it.
+    A short step is convergence only where it does not promise much. A parameter of which the residuals are independent
+    but for rounding, as the bias before a batch normalisation is, runs away, and next to it all steps look short;
+    measured by the first residuals, too, as the last ones may be zero but for rounding. Lengths are measured by J as it
+    is: by Moré's D, all steps would be short for ever after a start where a parameter had far more influence.
 
     Each column of J may be orthogonal to r, and a sum of them far from it: that of all poses turns a chain as a whole.
     So the gradient says nothing as long as the first attempt promises more than gtol·F, unless all attempts failed.
 
-    Where F is zero but for rounding, so are all reductions of it, and neither of these says anything. There a step that
-    is short or was rejected is convergence; see `_is_rounding`.
+    Where F is zero but for rounding, so are all reductions of it, and neither of these says anything; see
+    `_is_rounding`.
+
+    Where residuals have a kink, or noise, the next point may have another J, and be far from a minimum. So a step is
+    tried from a point that meets a tolerance, once, and where it is kept the next point must meet one, too.
 
     Args:
-        report: a `Report`.
+        report: the `Report` of a step that is proposed; of one that was taken, it says where that started.
         limits: `Tolerances`.
-        first_cost: scalar, `first_cost_of` the first step.
+        first_cost: scalar, see `first_cost_by`.
         is_long: scalar bool, see `Stretch`.
+        stuck: scalar bool, whether all attempts from there failed.
     """
-    small, alone = limits.cost * report.cost_before, arrays.square(report.cosine) * arrays.absolute(report.cost_before)
-    settled = (report.held <= report.predicted / 2) | (arrays.absolute(report.ratio - 1) > AS_PROMISED)
-    settled &= (report.held <= FREE * report.predicted) | is_long
-    flat = settled & (arrays.absolute(report.reduction) <= small) & (report.predicted <= small) & (report.ratio <= 2)
-    flat = arrays.where(
-        report.accepted, flat, (report.promised <= small) & (report.promised >= 0) & (report.attempts > 0)
-    )
-    flat &= alone <= 2 * small
-    short = report.accepted & settled & (report.step_length <= limits.step * report.magnitude)
-    little = limits.step * arrays.maximum(arrays.absolute(report.cost_before), limits.step * first_cost)
-    rounding = _is_rounding(report, first_cost)
-    short &= ((report.predicted <= little) & (alone <= 2 * little)) | rounding
-    stuck = arrays.equal(report.status, int(Status.REJECTED)) | arrays.equal(report.status, int(Status.STALLED))
-    status = arrays.where(stuck, int(Status.STALLED), int(Status.RUNNING))
-    if limits.cost > 0:
-        flat |= stuck & rounding
-    status = arrays.where(short, int(Status.STEP_TOLERANCE), status)
-    status = arrays.where(flat, int(Status.COST_TOLERANCE), status)
-    promising = (report.attempts > 0) & (report.promised > limits.gradient * report.cost_before)
-    orthogonal = (report.cosine <= limits.gradient) & (stuck | ~promising)
-    status = arrays.where(orthogonal, int(Status.GRADIENT_TOLERANCE), status)
-    return arrays.where(arrays.equal(report.status, int(Status.NOT_FINITE)), int(Status.NOT_FINITE), status)
-
-
-def standing_of(report: Report, limits: Tolerances, first_cost: Tensor) -> Tensor:
-    """Return the `Status` (int32) that a point has by itself: a tolerance that it meets, or RUNNING for none.
-
-    What a step did says where it started from. Where residuals have a kink, or noise, the point that it led to may have
-    another J, and be far from a minimum. So each tolerance that a step met must be met again from there, by the step
-    that is promised next. Of a minimum that is smooth that one promises less than the one before.
-
-    Args:
-        report: the `Report` of a step that is proposed, and not tried.
-        limits: `Tolerances`.
-        first_cost: scalar, `first_cost_of` the first step.
-    """
-    cost, alone = (
-        arrays.absolute(report.cost_before),
-        arrays.square(report.cosine) * arrays.absolute(report.cost_before),
-    )
-    promised, rounding = arrays.absolute(report.promised), _is_rounding(report, first_cost)
+    cost = arrays.absolute(report.cost_before)
+    alone, promised = arrays.square(report.cosine) * cost, arrays.absolute(report.promised)
+    first_cost = first_cost_by(first_cost, report)
+    settled, rounding = is_long | stuck | (report.held <= FREE * report.predicted), _is_rounding(report, first_cost)
 
     def gains_little(tolerance: float, whole: Tensor) -> Tensor:
-        return (promised <= tolerance * whole) & (alone <= 2 * tolerance * cost)
+        return settled & (promised <= tolerance * whole) & (alone <= 2 * tolerance * cost)
 
     flat = (gains_little(limits.cost, cost) | rounding) & (limits.cost > 0)
     short = report.step_length <= limits.step * report.magnitude
     short &= gains_little(limits.step, arrays.maximum(cost, limits.step * first_cost)) | rounding
-    orthogonal = (report.cosine <= limits.gradient) & (promised <= limits.gradient * cost)
+    orthogonal = (report.cosine <= limits.gradient) & (stuck | (promised <= limits.gradient * cost))
     status = arrays.where(short, int(Status.STEP_TOLERANCE), int(Status.RUNNING))
     status = arrays.where(flat, int(Status.COST_TOLERANCE), status)
     return arrays.where(orthogonal, int(Status.GRADIENT_TOLERANCE), status)
 
 
-def first_cost_of(report: Report) -> Tensor:
-    """Return what to judge all steps by, for the `Report` of the first: F at the start, or zero if that is rounding."""
-    return arrays.where(_is_within_rounding(report), arrays.zeros_like(report.cost_before), report.cost_before)
+def status_after(report: Report, standing: Tensor, limits: Tolerances, first_cost: Tensor) -> Tensor:
+    """Return the `Status` (int32) that a step gives rise to; RUNNING where there is no reason to stop.
+
+    Args:
+        report: a `Report`.
+        standing: the `standing_of` the point where it started.
+        limits: `Tolerances`.
+        first_cost: scalar, see `first_cost_by`.
+    """
+    stuck = arrays.equal(report.status, int(Status.REJECTED)) | arrays.equal(report.status, int(Status.STALLED))
+    last = standing_of(report, limits, first_cost, stuck=stuck)
+    last = arrays.where(arrays.equal(last, int(Status.RUNNING)), int(Status.STALLED), last)
+    meets = arrays.not_equal(standing, int(Status.RUNNING))
+    status = arrays.where(stuck, arrays.where(meets, standing, last), int(Status.RUNNING))
+    status = arrays.where(meets & ~report.accepted, standing, status)
+    named = arrays.equal(report.status, int(Status.NOT_FINITE))
+    named |= arrays.equal(report.status, int(Status.GRADIENT_TOLERANCE))
+    return arrays.where(named, report.status, status)
+
+
+def first_cost_by(known: Tensor, report: Report) -> Tensor:
+    """Return what to judge all steps by: F at the start, or zero if that is rounding.
+
+    Args:
+        known: scalar, what it was before; NaN before the first step.
+        report: the `Report` of a step.
+    """
+    first = arrays.where(_is_within_rounding(report), arrays.zeros_like(report.cost_before), report.cost_before)
+    return arrays.where(arrays.is_finite(known), known, first)
 
 
 def _is_rounding(report: Report, first_cost: Tensor) -> Tensor:
@@ -197,15 +189,7 @@ def _is_within_rounding(report: Report) -> Tensor:
     return arrays.sqrt(2 * arrays.absolute(report.cost_before)) <= rounding
 
 
-def outcome_after(
-    outcome: Outcome,
-    running: Tensor,
-    report: Report,
-    status: Tensor,
-    max_steps: Tensor,
-    stepped: Tensor | bool = np.True_,
-    doubtful: Tensor | bool = np.False_,
-) -> Outcome:
+def outcome_after(outcome: Outcome, running: Tensor, report: Report, status: Tensor, stepped: Tensor) -> Outcome:
     """Return the outcome after a step, or after a mere linearisation where it is not `running` any more.
 
     Args:
@@ -213,19 +197,14 @@ def outcome_after(
         running: scalar bool, whether there was no reason to stop before.
         report: a `Report`.
         status: the `Status` that follows from it.
-        max_steps: scalar int32.
-        stepped: scalar bool, whether a step was tried, where it was running.
-        doubtful: scalar bool, whether it is still to be seen if the point that the step led to is a minimum.
+        stepped: scalar bool, whether a step was tried.
     """
-    steps = outcome.steps + arrays.cast(running & stepped, tf.int32)
-    ended = arrays.equal(status, int(Status.RUNNING)) & (steps >= max_steps) & ~doubtful
-    status = arrays.where(ended, int(Status.MAX_STEPS), status)
     return Outcome(
         x=(),
         cost=report.cost,
         gradient_norm=report.gradient_norm,
         status=arrays.where(running, status, outcome.status),
-        steps=steps,
+        steps=outcome.steps + arrays.cast(running & stepped, tf.int32),
         evaluations=outcome.evaluations + report.attempts,
         jacobians=outcome.jacobians + 1,
         damping=arrays.where(running, report.damping, outcome.damping),

@@ -10,13 +10,12 @@ from tfjac.steps.conditions import Conditions
 from tfjac.steps.converge import (
     Stretch,
     Tolerances,
-    first_cost_of,
+    first_cost_by,
     outcome_after,
-    standing_of,
     status_after,
 )
 from tfjac.steps.nonmonotone import Window
-from tfjac.steps.records import Outcome, Report, State, has_converged
+from tfjac.steps.records import Outcome, Report, State
 from tfjac.steps.statuses import Status
 from tfjac.steps.step import Step
 from tfjac.types import Tensor
@@ -82,8 +81,9 @@ class Progress(NamedTuple):
     Attributes:
         outcome: an `Outcome` without `x`.
         state: a `State`.
-        first_cost: scalar, `first_cost_of` the first step.
+        first_cost: scalar, see `first_cost_by`.
         stretch: a `Stretch`.
+        stands: scalar bool, whether the last step was kept that started where a tolerance is met: see `standing_of`.
         moved: scalar bool, whether the gradient in `outcome` is that of another point than that where it would end now.
         window: a `Window`; an empty tuple where the cost never rises.
         back: a `Back`.
@@ -94,6 +94,7 @@ class Progress(NamedTuple):
     state: State
     first_cost: tf.Tensor
     stretch: Stretch
+    stands: tf.Tensor
     moved: tf.Tensor
     window: Window | tuple[()]
     back: Back
@@ -116,9 +117,9 @@ class Progress(NamedTuple):
         """
         zero, none = arrays.constant(0, state.scaling), arrays.zeros_like(status)
         outcome = Outcome((), zero, zero, status, none, none, none, zero)
-        back = Back(arrays.constant(False, zero, tf.bool), zero, values, state, window)
-        moved, shares = arrays.equal(status, int(Status.RUNNING)), arrays.zeros_like(state.scaling)
-        return cls(outcome, state, zero, Stretch.begun(zero), moved, window, back, shares)
+        no, moved = arrays.constant(False, zero, tf.bool), arrays.equal(status, int(Status.RUNNING))
+        back, shares = Back(no, zero, values, state, window), arrays.zeros_like(state.scaling)
+        return cls(outcome, state, zero + np.nan, Stretch.begun(zero), no, moved, window, back, shares)
 
 
 class Tried(NamedTuple):
@@ -128,41 +129,34 @@ class Tried(NamedTuple):
         step: the `Step`.
         values: list of tensors, what the variables held before.
         position: `[p]`, where they are now; None where there is no window.
-        doubtful: scalar bool, whether it was taken to see if the end of the step before meets a tolerance.
     """
 
     step: Step
     values: list
     position: tf.Tensor | None
-    doubtful: tf.Tensor
 
 
-def gone_on(progress: Progress, tried: Tried, limits: Tolerances, max_steps: Tensor) -> tuple[Progress, Tensor]:
-    """Return the `Progress` after a step that is not taken back, and whether it is doubtful.
-
-    It is doubtful if the step met a tolerance, and it is to be seen if its end does.
-    """
+def gone_on(progress: Progress, tried: Tried, limits: Tolerances, max_steps: Tensor) -> Progress:
+    """Return the `Progress` after a step that is not taken back."""
     step, running, window = tried.step, progress.running, progress.window
-    report, moved = step.report, step.report.accepted
-    first_cost = arrays.where(arrays.equal(progress.outcome.steps, 0), first_cost_of(report), progress.first_cost)
-    stretch = progress.stretch.after(report, limits, arrays.cast(~step.looked, tf.int32))
-    status = status_after(report, limits, first_cost, stretch.is_long)
-    status = arrays.where(step.looked, standing_of(report, limits, first_cost), status)
+    report, moved, first_cost = step.report, step.report.accepted, first_cost_by(progress.first_cost, step.report)
+    status, stepped = status_after(report, step.standing, limits, first_cost), report.attempts > 0
+    stands = moved & arrays.not_equal(step.standing, int(Status.RUNNING))
     if window:
-        left = running & window.is_left(report) & arrays.not_equal(status, int(Status.RUNNING))
-        status = arrays.where(left, int(Status.RUNNING), status)
-    stepped = ~step.looked & ~(tried.doubtful & arrays.equal(report.attempts, 0))
-    doubtful = running & moved & has_converged(status)
-    status = arrays.where(doubtful, int(Status.RUNNING), status)
-    outcome = outcome_after(progress.outcome, running, report, status, max_steps, stepped, doubtful)
+        left = running & window.is_left(report) & (stands | arrays.not_equal(status, int(Status.RUNNING)))
+        status, stands = arrays.where(left, int(Status.RUNNING), status), stands & ~left
+    ended = arrays.equal(status, int(Status.RUNNING)) & ~stepped & (progress.outcome.steps >= max_steps)
+    status = arrays.where(ended, int(Status.MAX_STEPS), status)
+    outcome = outcome_after(progress.outcome, running, report, status, stepped)
+    stretch = progress.stretch.after(report, limits, arrays.cast(stepped, tf.int32))
     back = Back(moved, report.cost_before, tried.values, step.refused, window)
     if window:
         window = window.after(report, tried.position, left)
         moved |= running & (window.lowest < report.cost)  # at its best point, it differs by rounding at most
-    return Progress(outcome, step.state, first_cost, stretch, moved, window, back, step.shares), doubtful
+    return Progress(outcome, step.state, first_cost, stretch, stands, moved, window, back, step.shares)
 
 
-def taken_back(progress: Progress, report: Report, max_steps: Tensor) -> tuple[Progress, Report]:
+def taken_back(progress: Progress, report: Report) -> tuple[Progress, Report]:
     """Return the `Progress` where the last step is taken back, as if it had been rejected, and the `Report`."""
     back = progress.back
     report = report._replace(
@@ -174,7 +168,8 @@ def taken_back(progress: Progress, report: Report, max_steps: Tensor) -> tuple[P
         status=arrays.full_like(report.status, int(Status.REJECTED)),
     )
     running = arrays.full_like(report.status, int(Status.RUNNING))
-    outcome = outcome_after(progress.outcome, progress.running, report, running, max_steps)
-    back, moved = back._replace(known=arrays.zeros_like(back.known)), arrays.zeros_like(back.known)
-    after = progress._replace(outcome=outcome, state=back.state, moved=moved, window=back.window, back=back)
+    outcome = outcome_after(progress.outcome, progress.running, report, running, arrays.ones_like(back.known))
+    no = arrays.zeros_like(back.known)
+    after = progress._replace(outcome=outcome, state=back.state, stands=no, moved=no, window=back.window)
+    after = after._replace(back=back._replace(known=no))
     return after, report

@@ -149,8 +149,9 @@ class Point(NamedTuple):
         scaling: `[p]`, D of the scaling.
         metric: `[p]`, D that steps are measured with: that, or I.
         curvature: scalar, κ = max diag(D⁻¹ JᵀJ).
-        length: scalar, ‖D^½ w‖.
+        radius: scalar, ‖D^½ w‖.
         columns: `[p]`, diag(JᵀJ + Λ).
+        gradient_norm, cosine, length, magnitude: what a `Report` says of it.
         finite: scalar bool, whether the cost, the gradient and the curvature are finite.
         stationary: scalar bool, whether the gradient is exactly zero, or all of J.
         highest: scalar, the largest λ allowed.
@@ -159,8 +160,12 @@ class Point(NamedTuple):
     scaling: tf.Tensor
     metric: tf.Tensor
     curvature: tf.Tensor
-    length: tf.Tensor
+    radius: tf.Tensor
     columns: tf.Tensor
+    gradient_norm: tf.Tensor
+    cosine: tf.Tensor
+    length: tf.Tensor
+    magnitude: tf.Tensor
     finite: tf.Tensor
     stationary: tf.Tensor
     highest: tf.Tensor
@@ -179,7 +184,8 @@ class Attempt(NamedTuple):
             says of it, if it is the last one.
         accepted: bool.
         remeasured: bool, whether it was rejected, and the damping goes on with another D, from the next step.
-        looked: bool, whether it was proposed and not tried.
+        standing: int32, the `Status` of the point where the step starts: see `standing_of`. One that stands has one
+            attempt.
         state: tuple, the damping's state after it.
         refused: the same where the attempt was kept, and is taken back later.
     """
@@ -195,7 +201,7 @@ class Attempt(NamedTuple):
     step_length: tf.Tensor
     damping: tf.Tensor
     remeasured: tf.Tensor
-    looked: tf.Tensor
+    standing: tf.Tensor
     state: tuple
     refused: tuple
 
@@ -203,8 +209,8 @@ class Attempt(NamedTuple):
     def none_yet(cls, cost: Tensor, state: tuple) -> "Attempt":
         """Return what stands before the first attempt."""
         none = arrays.zeros_like(cost)
-        nothing, no = (none,) * 7, arrays.cast(none, tf.bool)
-        return cls._make([arrays.cast(none, tf.int32), no, cost, *nothing, no, no, state, state])
+        nothing, no, zero = (none,) * 7, arrays.cast(none, tf.bool), arrays.cast(none, tf.int32)
+        return cls._make([zero, no, cost, *nothing, no, zero, state, state])
 
     def reported(self) -> dict[str, Tensor]:
         """Return what the `Report` of a step says of its last attempt, by name."""

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from tfjac.graph import SMALL, numbers_in_all
@@ -35,9 +36,9 @@ from tfjac.steps.attempt import (
     is_over,
     judged,
     largest,
-    looked_at,
     point_at,
     propose,
+    proposed,
     report_of,
     within,
 )
@@ -47,6 +48,7 @@ from tfjac.steps.method import Method
 from tfjac.steps.objective import Objective
 from tfjac.steps.records import Attempt, Leeway, Report, State
 from tfjac.steps.residual_curvature import Curved, Secant
+from tfjac.steps.statuses import Status
 from tfjac.types import Function, Tensor
 
 
@@ -58,10 +60,11 @@ class Restrictions(NamedTuple):
         equality: an `Equality` that the variables fulfil and go on to.
         leeway: a `Leeway`; without it the cost must not rise.
         leeway_is_usual: whether only solvers with a `usual_window` have it, as the user did not ask for one.
-        begins: scalar bool, whether a step is tried, or the point only linearised.
-        looks: function from what returns the `Report` of a step that is proposed to whether to leave it at that, a
-            scalar bool; for a minimisation, where a step may also be taken back when the next one finds what J is
-            there.
+        begins: scalar bool, whether a step is proposed, or the point only linearised.
+        judges: function from the `Report` of a step that is proposed to the `Status` of the point where it starts,
+            int32; for a minimisation, where a step may also be taken back when the next one finds what J is there.
+        ends: scalar bool, whether a point that meets a tolerance by that is the end, without a trial.
+        tries: scalar bool, whether a step may be tried.
     """
 
     box: Box | None = None
@@ -69,7 +72,9 @@ class Restrictions(NamedTuple):
     leeway: Leeway | None = None
     leeway_is_usual: bool = False
     begins: Tensor | None = None
-    looks: Callable[[Callable[[], Report]], Tensor] | None = None
+    judges: Callable[[Report], Tensor] | None = None
+    ends: Tensor = np.False_
+    tries: Tensor = np.True_
 
     def leeway_of(self, solver: Solver) -> Leeway | None:
         """Return the leeway of the steps of a `Solver`."""
@@ -84,7 +89,7 @@ class Step(NamedTuple):
         report: a `Report`.
         sizes: the `ProblemSizes` of the linear model.
         num_residuals: how many residuals there were, an integer or a scalar int32 tensor.
-        looked: scalar bool, whether it was proposed and not tried: see `Restrictions`.
+        standing: int32, the `Status` of the point where it started: see `Restrictions`.
         refused: the `State` to go on with where the step, which was kept, is taken back.
         shares: `[p]`, `shares_of` where it started; for a minimisation.
     """
@@ -93,7 +98,7 @@ class Step(NamedTuple):
     report: Report
     sizes: ProblemSizes
     num_residuals: int | Tensor
-    looked: Tensor
+    standing: Tensor
     refused: State
     shares: Tensor | tuple[()] = ()
 
@@ -122,7 +127,7 @@ def take_step(objective: Objective, state: State, method: Method, restrictions: 
     ways = [partial(_taken, solver, start, method, restrictions) for solver in solvers]
     num_rows = start.model.num_rows
     one = ways[0]() if len(ways) == 1 else tf.switch_case(index(tf.cast(num_rows, tf.float64)), ways)
-    return Step(one.state, one.report, sizes, num_rows, one.looked, one.refused, one.shares)
+    return Step(one.state, one.report, sizes, num_rows, one.standing, one.refused, one.shares)
 
 
 class Start(NamedTuple):
@@ -160,7 +165,7 @@ class End(NamedTuple):
 
     state: State
     report: Report
-    looked: Tensor
+    standing: Tensor
     refused: State
     shares: Tensor | tuple[()]
 
@@ -187,13 +192,14 @@ class Stepper:
         self._values = self._objective.values()
         self._position = self._objective.position(self._values)
         given = self._position, self._objective.cost, self._system.gradient, self._system.diagonal
-        prior, has_residuals = self._model.prior, self._model.has_residuals
-        self._point = point_at(*given, start.state, self._method, prior=prior, has_residuals=has_residuals)
+        known = {"prior": self._model.prior, "has_residuals": self._model.has_residuals}
+        known["magnitude"] = self._objective.magnitude(self._values)
+        point = point_at(*given, start.state, self._method, **known)
+        self._point = point._replace(gradient_norm=largest(self._objective.slope(self._system.gradient)))
         self._curved = self._with_curvature()
         self._solve = _in_free(self._system.solver(self._point.metric), self._model)
         self._bends = method.acceleration and method.acceleration.suits(solver, self._objective, self._model)
         self._acceleration = method.acceleration if tf.is_tensor(self._bends) or self._bends else None
-        self._magnitude = self._objective.magnitude(self._values)
 
     def _with_curvature(self) -> Curved | None:
         """Return what the curvature of residuals makes of the system, where it is estimated."""
@@ -207,12 +213,13 @@ class Stepper:
     def take(self) -> End:
         """Attempt a step until it is decided, with more damping each time."""
         point, damping = self._point, self._method.damping
-        state = damping.resume(self._start.state.damping, point.curvature, point.length)
+        state = damping.resume(self._start.state.damping, point.curvature, point.radius)
         first = Attempt.none_yet(self._objective.cost, state)
 
         def attempt(_: Tensor, last: Attempt) -> tuple[Tensor, Attempt]:
             made = self._attempt(last)
-            return ~is_over(made, point, self._method), made
+            tried = made.attempts > last.attempts
+            return tried & ~is_over(made, point, self._method), made
 
         asked = self._restrictions.begins
         begins = point.usable if asked is None else point.usable & asked
@@ -224,12 +231,18 @@ class Stepper:
         """Return the `Attempt` that follows `last`: propose, and if that is not enough, try."""
         system, solve = self._system_of(last)
         given = system.gradient, system.reduction, last.state, self._point, self._method
-        candidate, looks = propose(solve, *given), self._restrictions.looks
-        if looks is None:
+        candidate, (*_, judges, ends, tries) = propose(solve, *given), self._restrictions
+        if judges is None:
             return self._try(last, candidate, system)
-        seen = looked_at(last, candidate, self._point)
-        enough = arrays.both(arrays.equal(last.attempts, 0), lambda: looks(lambda: self._report(seen)))
-        return arrays.branch(enough, lambda: seen, lambda: self._try(last, candidate, system))
+        is_first = arrays.equal(last.attempts, 0)
+        seen = arrays.choice_of(is_first, lambda: self._judged_by(judges, last, candidate), lambda: last)
+        enough = is_first & (~tries | (ends & arrays.not_equal(seen.standing, int(Status.RUNNING))))
+        return arrays.branch(enough, lambda: seen, lambda: self._try(seen, candidate, system))
+
+    def _judged_by(self, judges: Function, last: Attempt, candidate: Candidate) -> Attempt:
+        """Return the first `Attempt`, before it is tried, with the standing of the point."""
+        seen = proposed(last, candidate, self._point)
+        return seen._replace(standing=judges(self._report(seen)))
 
     def _system_of(self, last: Attempt) -> tuple[System, Function]:
         """Return the `System` of the attempt after `last`, and what solves it."""
@@ -292,7 +305,7 @@ class Stepper:
     def _judge(self, last: Attempt, candidate: Candidate) -> Attempt:
         """Evaluate where the variables are, judge, and keep it or put them back."""
         before, after = self._objective.cost, self._objective.evaluate()
-        costs, may_return = (before, after, before - after), self._restrictions.looks is not None
+        costs, may_return = (before, after, before - after), self._restrictions.judges is not None
         given = last, candidate, self._system.gradient, self._point, costs
         made = judged(*given, self._method, self._leeway, may_return)
         self._objective.restore_unless(made.accepted, self._values)
@@ -310,9 +323,9 @@ class Stepper:
         kept, refused = self._secants(last)
         after = arrays.choice(self._point.usable, State(last.state, scaling, kept), before)
         shares: Tensor | tuple[()] = ()
-        if self._restrictions.looks is not None:
+        if self._restrictions.judges is not None:
             shares = shares_of(self._point.columns, self._objective.cost, self._start.slope, self._start.free)
-        return End(after, self._report(last, effective), last.looked, State(last.refused, scaling, refused), shares)
+        return End(after, self._report(last, effective), last.standing, State(last.refused, scaling, refused), shares)
 
     def _secants(self, last: Attempt) -> tuple[Secant | tuple[()], Secant | tuple[()]]:
         """Return the `Secant` after the `last` attempt, and where that is taken back."""
@@ -322,9 +335,7 @@ class Stepper:
         return self._curved.after(moved, last.reduction, last.attempts), self._curved.refused()
 
     def _report(self, last: Attempt, effective: Tensor | None = None) -> Report:
-        given = self._point, self._objective.cost, self._position, self._system.gradient
-        report = report_of(last, *given, self._index, effective, self._magnitude)
-        return report._replace(gradient_norm=largest(self._objective.slope(self._system.gradient)))
+        return report_of(last, self._point, self._objective.cost, self._index, effective)
 
 
 def _system(solver: Solver, model: LinearModel, method: Method, equality: Equality | None) -> System:

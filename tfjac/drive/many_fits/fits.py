@@ -8,6 +8,7 @@ outside of its bounds: none ends before.
 
 from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from tfjac.drive.many_fits.fit_objective import Linearised
@@ -20,6 +21,7 @@ from tfjac.steps.attempt import (
     largest,
     point_at,
     propose,
+    proposed,
     report_of,
     within,
 )
@@ -28,13 +30,13 @@ from tfjac.steps.conditions import Box
 from tfjac.steps.converge import (
     Stretch,
     Tolerances,
-    first_cost_of,
+    first_cost_by,
     outcome_after,
     standing_of,
     status_after,
 )
 from tfjac.steps.method import Method
-from tfjac.steps.records import Attempt, Outcome, Point, Report, State, has_converged
+from tfjac.steps.records import Attempt, Outcome, Point, State
 from tfjac.steps.statuses import Status
 from tfjac.types import Function, Tensor
 
@@ -53,9 +55,9 @@ class Fits(NamedTuple):
         state: a `State`.
         last: the last `Attempt` in the step that it is at.
         outcome: an `Outcome` without `x`, so far.
-        first_cost: `[n]`, `first_cost_of` the first step.
+        first_cost: `[n]`, see `first_cost_by`.
         stretch: a `Stretch`, of each fit.
-        doubtful: `[n]`, bool: whether its last step met a tolerance, and it is to be seen if `values` meet one.
+        stands: `[n]`, bool: whether its last step was kept that started where a tolerance is met.
     """
 
     index: tf.Tensor
@@ -70,7 +72,7 @@ class Fits(NamedTuple):
     outcome: Outcome
     first_cost: tf.Tensor
     stretch: Stretch
-    doubtful: tf.Tensor
+    stands: tf.Tensor
 
     @property
     def running(self) -> Tensor:
@@ -110,7 +112,7 @@ class Fits(NamedTuple):
             state,
             last,
             outcome,
-            none,
+            none + np.nan,
             Stretch.begun(none),
             tf.zeros_like(exist),
         )
@@ -140,30 +142,36 @@ def attempt(fits: Fits, linearise: Function, method: Method, limits: Tolerances,
     """
     here, free = _free(fits)
     point = point_at(fits.values, here.cost, here.gradient, tf.linalg.diag_part(here.gram), fits.state, method)
-    damping = method.damping.resume(fits.state.damping, point.curvature, point.length)
+    damping = method.damping.resume(fits.state.damping, point.curvature, point.radius)
     end, candidate = _proposed(fits, here, point, damping, method)
     there, unit = linearise(arrays.choice(fits.fresh, fits.values, end), fits.data, fits.unit, fits.fresh)
     costs = here.cost, there.cost, _gain(here, there)
-    made = judged(fits.last._replace(state=damping), candidate, here.gradient, point, costs, method)
+    going, begun = fits.running & ~fits.fresh, fits.last._replace(state=damping)
 
-    going = fits.running & ~fits.fresh
-    last = arrays.choice(going & point.usable, made, fits.last)
-    report = report_of(last, point, here.cost, fits.values, here.gradient)
-    standing = _standing(fits, report, point, limits, max_steps)
-    going &= tf.equal(standing, int(Status.RUNNING))
-    tried = going & point.usable
-    first_cost = tf.where(tf.equal(fits.outcome.steps, 0), first_cost_of(report), fits.first_cost)
-    stretch = fits.stretch.after(report, limits)
-    status = status_after(report, limits, first_cost, stretch.is_long)
-    ended = going & (is_decided(last, point, method) | _is_settled(report, status, limits))
+    first = tf.equal(begun.attempts, 0) & going & point.usable
+    seen = arrays.choice(first, proposed(begun, candidate, point), begun)
+    report = report_of(seen, point, here.cost)
+    standing = standing_of(report, limits, fits.first_cost, fits.stretch.is_long)
+    seen = seen._replace(standing=tf.where(first, standing, seen.standing))
+    stands = tf.not_equal(seen.standing, int(Status.RUNNING))
+    is_last = first & ((fits.stands & stands) | (fits.outcome.steps >= max_steps))
+    tried = going & point.usable & ~is_last
+
+    made = judged(seen, candidate, here.gradient, point, costs, method)
+    last = arrays.choice(tried, made, arrays.choice(going, seen, fits.last))
+    report, first_cost = report_of(last, point, here.cost), first_cost_by(fits.first_cost, report)
+    status = status_after(report, last.standing, limits, first_cost)
+    status = tf.where(is_last & tf.equal(status, int(Status.RUNNING)), int(Status.MAX_STEPS), status)
+    ended, stepped = going & (is_last | is_decided(last, point, method)), report.attempts > 0
     kept = tried & last.accepted
     scaling = point.scaling if free is None else tf.where(free, point.scaling, fits.state.scaling)
     scaling = arrays.choice(tried & ended, scaling, fits.state.scaling)  # D stays while a step is tried again
     state = State(arrays.choice(tried, last.state, fits.state.damping), scaling)
     now = arrays.choice(kept | fits.fresh, there, fits.here)
-    doubtful = ended & kept & has_converged(status)
-    status = tf.where(doubtful, int(Status.RUNNING), status)
-    outcome = _told(fits, ended, report, status, max_steps, doubtful)
+    outcome = arrays.choice(ended, outcome_after(fits.outcome, ended, report, status, stepped), fits.outcome)
+    if fits.box:
+        outside = fits.running & fits.fresh & ~fits.box.contains(fits.values)
+        outcome = outcome._replace(status=tf.where(outside, int(Status.INFEASIBLE), outcome.status))
     return fits._replace(
         fresh=tf.zeros_like(fits.fresh),
         values=arrays.choice(kept, end, fits.values),
@@ -171,10 +179,10 @@ def attempt(fits: Fits, linearise: Function, method: Method, limits: Tolerances,
         here=now,
         state=state,
         last=arrays.choice(ended | fits.fresh, Attempt.none_yet(now.cost, state.damping), last),
-        first_cost=first_cost,
-        stretch=arrays.choice(ended, stretch, fits.stretch),
-        outcome=outcome._replace(status=tf.where(going | fits.fresh, outcome.status, standing)),
-        doubtful=doubtful,
+        first_cost=tf.where(going, first_cost, fits.first_cost),
+        stretch=arrays.choice(ended, fits.stretch.after(report, limits, tf.cast(stepped, tf.int32)), fits.stretch),
+        outcome=outcome,
+        stands=tf.where(ended, kept & stands, fits.stands),
     )
 
 
@@ -184,43 +192,6 @@ def _gain(here: Linearised, there: Linearised) -> Tensor:
     finite &= tf.reduce_all(tf.math.is_finite(there.gradient), axis=-1)
     gain = here.cost - there.cost
     return tf.where(finite, gain, tf.fill(tf.shape(gain), tf.constant(float("-inf"), gain.dtype)))
-
-
-def _standing(fits: Fits, report: Report, point: Point, limits: Tolerances, max_steps: Tensor) -> Tensor:
-    """Return the `Status` that doubtful fits have where they are, `[n]`, that of others as it is; see `standing_of`.
-
-    Args:
-        fits: `Fits`.
-        report: the `Report` of the attempt that was proposed from there; nothing of it counts but the proposal.
-        point: the `Point` there.
-        limits: `Tolerances`.
-        max_steps: scalar int32.
-    """
-    status = tf.where(point.usable, standing_of(report, limits, fits.first_cost), report.status)
-    last = tf.equal(status, int(Status.RUNNING)) & (fits.outcome.steps >= max_steps)
-    status = tf.where(last, int(Status.MAX_STEPS), status)
-    return tf.where(fits.running & fits.doubtful, status, fits.outcome.status)
-
-
-def _is_settled(report: Report, status: Tensor, limits: Tolerances) -> Tensor:
-    """Return whether an attempt was rejected that left the cost what it is, where a tolerance is met.
-
-    More damping would promise less still. Near a minimum all attempts up to the last one allowed drown in rounding.
-    """
-    same = tf.abs(report.reduction) <= limits.cost * report.cost_before
-    met = tf.equal(status, int(Status.GRADIENT_TOLERANCE)) | tf.equal(status, int(Status.COST_TOLERANCE))
-    return ~report.accepted & same & met
-
-
-def _told(fits: Fits, ended: Tensor, report: Report, status: Tensor, max_steps: Tensor, doubtful: Tensor) -> Outcome:
-    """Return the `outcome` of the fits after the `Report` of the steps that have `ended`, and the `status` by it."""
-    outcome = outcome_after(fits.outcome, ended, report, status, max_steps, doubtful=doubtful)
-    begins = fits.running & fits.fresh
-    outcome = arrays.choice(ended, outcome, fits.outcome)
-    status = tf.where(begins & (max_steps < 1), int(Status.MAX_STEPS), outcome.status)
-    if fits.box:
-        status = tf.where(begins & ~fits.box.contains(fits.values), int(Status.INFEASIBLE), status)
-    return outcome._replace(status=status)
 
 
 def _free(fits: Fits) -> tuple[Linearised, Tensor | None]:

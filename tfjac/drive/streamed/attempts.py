@@ -5,9 +5,9 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from tfjac.drive.streamed.sums import Equations
+from tfjac.linear import arrays
 from tfjac.linear.solvers.base import System
 from tfjac.steps import attempt
-from tfjac.steps.converge import Tolerances, standing_of
 from tfjac.steps.damping import Proposal
 from tfjac.steps.damping.scaling import scaled_norm
 from tfjac.steps.method import Method
@@ -67,35 +67,19 @@ def propose(
         rejected, promised: as in `AwaitedStep`.
 
     Returns:
-        `AwaitedStep`, its `State`, whether there is a step to take, and the `Report` if there is none.
+        `AwaitedStep`, its `State`, whether there is a step to take, and the `Report` of what is proposed, if there is.
     """
     system, point = start.system_and_point(state, method)
-    damping = method.damping.resume(state.damping, point.curvature, point.length)
-    proposal = attempt.propose(
-        system.solver(point.metric), system.gradient, system.reduction, damping, point, method
-    ).proposal
-    none = Attempt.none_yet(start.cost, state.damping)
-    report = attempt.report_of(none, point, start.cost, start.position, system.gradient)
+    damping = method.damping.resume(state.damping, point.curvature, point.radius)
+    solve = system.solver(point.metric)
+    candidate = attempt.propose(solve, system.gradient, system.reduction, damping, point, method)
+    proposal, none = candidate.proposal, Attempt.none_yet(start.cost, state.damping)
+    seen = arrays.choice(point.usable, attempt.proposed(none, candidate, point), none)
+    report = attempt.report_of(seen, point, start.cost)
     awaited = AwaitedStep(
         proposal.step, proposal.damping, tf.cast(proposal.solved, start.cost.dtype), rejected, promised
     )
     return awaited, State(damping, state.scaling), point.usable, report
-
-
-def standing(start: "Start", state: State, method: Method, limits: Tolerances, first_cost: Tensor) -> Tensor:
-    """Return the `Status` of a point that a step led to, by what the model promises there: see `standing_of`.
-
-    Args:
-        start: `Start`, the point.
-        state: the `State` there; method: `Method`; limits: `Tolerances`; first_cost: `first_cost_of` the first step.
-    """
-    system, point = start.system_and_point(state, method)
-    damping = method.damping.resume(state.damping, point.curvature, point.length)
-    solve = system.solver(point.metric)
-    candidate = attempt.propose(solve, system.gradient, system.reduction, damping, point, method)
-    seen = attempt.looked_at(Attempt.none_yet(start.cost, damping), candidate, point)
-    report = attempt.report_of(seen, point, start.cost, start.position, system.gradient)
-    return standing_of(report, limits, first_cost)
 
 
 def judged(
@@ -122,6 +106,6 @@ def judged(
     before = Attempt.none_yet(start.cost, state.damping)
     before = before._replace(attempts=tf.cast(awaited.rejected, tf.int32), promised=awaited.promised)
     made = attempt.judged(before, candidate, system.gradient, point, (start.cost, cost, reduction), method)
-    report = attempt.report_of(made, point, start.cost, start.position, system.gradient)
+    report = attempt.report_of(made, point, start.cost)
     scaling = tf.where(made.accepted, point.scaling, state.scaling)
     return State(made.state, scaling), report._replace(attempts=tf.constant(1)), made.promised
