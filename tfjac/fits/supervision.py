@@ -81,8 +81,9 @@ class Supervisor:
         with Interrupts() as interrupts:
             try:
                 while run.running:
+                    steps = run.steps
                     run.advance(finish=self._checkpoint is None)
-                    reason = self._look(run, began)
+                    reason = self._look(run, began) if run.steps > steps else None
                     self._save(run, overdue=not run.running)
                     reason = Status.INTERRUPTED if interrupts.pending else reason
                     if reason is None and self._time_limit is not None:

@@ -148,14 +148,18 @@ def status_after(report: Report, standing: Tensor, limits: Tolerances, first_cos
         first_cost: scalar, see `first_cost_by`.
     """
     stuck = arrays.equal(report.status, int(Status.REJECTED)) | arrays.equal(report.status, int(Status.STALLED))
-    last = standing_of(report, limits, first_cost, stuck=stuck)
-    last = arrays.where(arrays.equal(last, int(Status.RUNNING)), int(Status.STALLED), last)
+    stuck &= report.attempts > 0
     meets = arrays.not_equal(standing, int(Status.RUNNING))
-    status = arrays.where(stuck, arrays.where(meets, standing, last), int(Status.RUNNING))
+
+    def at_last() -> Tensor:
+        last = standing_of(report, limits, first_cost, stuck=stuck)
+        return arrays.where(arrays.equal(last, int(Status.RUNNING)), int(Status.STALLED), last)
+
+    status = arrays.choice_of(stuck & ~meets, at_last, lambda: arrays.zeros_like(standing))
     status = arrays.where(meets & ~report.accepted, standing, status)
     named = arrays.equal(report.status, int(Status.NOT_FINITE))
     named |= arrays.equal(report.status, int(Status.GRADIENT_TOLERANCE))
-    return arrays.where(named, report.status, status)
+    return arrays.where(named, arrays.cast(report.status, tf.int32), status)
 
 
 def first_cost_by(known: Tensor, report: Report) -> Tensor:
@@ -165,8 +169,11 @@ def first_cost_by(known: Tensor, report: Report) -> Tensor:
         known: scalar, what it was before; NaN before the first step.
         report: the `Report` of a step.
     """
-    first = arrays.where(_is_within_rounding(report), arrays.zeros_like(report.cost_before), report.cost_before)
-    return arrays.where(arrays.is_finite(known), known, first)
+
+    def first() -> Tensor:
+        return arrays.where(_is_within_rounding(report), arrays.zeros_like(report.cost_before), report.cost_before)
+
+    return arrays.choice_of(arrays.is_finite(known), lambda: known, first)
 
 
 def _is_rounding(report: Report, first_cost: Tensor) -> Tensor:
@@ -207,5 +214,5 @@ def outcome_after(outcome: Outcome, running: Tensor, report: Report, status: Ten
         steps=outcome.steps + arrays.cast(running & stepped, tf.int32),
         evaluations=outcome.evaluations + report.attempts,
         jacobians=outcome.jacobians + 1,
-        damping=arrays.where(running, report.damping, outcome.damping),
+        damping=arrays.where(running & stepped, report.damping, outcome.damping),
     )
