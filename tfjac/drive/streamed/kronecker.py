@@ -100,6 +100,8 @@ class KroneckerMemory:
         forms: list of what `form_of` returns for each variable.
     """
 
+    what = "Kronecker factors of JᵀJ"
+
     def __init__(self, add: Callable, columns: Columns, dtype: tf.DType, forms: list) -> None:
         self._columns, self.dtype = columns, dtype
         self._parts: list[Any] = [
