@@ -139,7 +139,9 @@ def status_after(report: Report, limits: Tolerances, first_cost: Tensor, is_long
     promising = (report.attempts > 0) & (report.promised > limits.gradient * report.cost_before)
     orthogonal = (report.cosine <= limits.gradient) & (stuck | ~promising)
     status = arrays.where(orthogonal, int(Status.GRADIENT_TOLERANCE), status)
-    return arrays.where(arrays.equal(report.status, int(Status.NOT_FINITE)), int(Status.NOT_FINITE), status)
+    for untaken in (Status.NOT_FINITE, Status.ZERO_LEARNING_RATE):
+        status = arrays.where(arrays.equal(report.status, int(untaken)), int(untaken), status)
+    return status
 
 
 def standing_of(report: Report, limits: Tolerances, first_cost: Tensor) -> Tensor:
