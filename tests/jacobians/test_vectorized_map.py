@@ -80,9 +80,7 @@ def network(rng):
 @pytest.mark.by_day(one_in=10)
 @pytest.mark.parametrize("n", [N, None], ids=["static", "open"])
 @pytest.mark.parametrize("name", MODELS)
-def test_per_example(name, n, rng, request):
-    if name == "matrix by vector" and n is None:  # TensorFlow's vectoriser makes columns of the rows, of unknown number
-        request.applymarker(pytest.mark.xfail(raises=tfjac.ExamplesMix, strict=True))
+def test_per_example(name, n, rng):
     x, weights, of_model = network(rng)
     model = of_model(MODELS[name])
 
