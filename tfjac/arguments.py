@@ -134,7 +134,7 @@ def as_numbers(argument: str, value: Any, *, complex_too: bool = False, masked_t
         masked_too: whether the caller has seen to what a masked array masks.
 
     Raises:
-        TypeError: for dates, durations, and complex numbers without a meaning.
+        TypeError: for what is no number, dates and durations, and complex numbers without a meaning.
         ValueError: for a masked array that masks something.
     """
     if np.ma.is_masked(value) and not masked_too:
@@ -152,7 +152,10 @@ def as_numbers(argument: str, value: Any, *, complex_too: bool = False, masked_t
         if not complex_too:
             raise TypeError(f"{argument} must be real numbers. Received: {argument} of dtype {values.dtype}")
         return values.astype(np.complex128)
-    return values.astype(np.float64)
+    try:
+        return values.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{argument} must hold numbers. Received: {described_value(value)} ({error})") from None
 
 
 def holds_dates(values: Any) -> bool:

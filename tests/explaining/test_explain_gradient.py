@@ -124,6 +124,9 @@ def test_dead_units_and_saturated_ones():
 
 
 def test_not_finite_vanishing_and_exploding():
+    zeros = tf.Variable([0.0, 0.0])
+    assert tfjac.explain_gradient(lambda: tf.norm(zeros), zeros)[0].verdict == "not finite"  # though it is mended
+    assert np.isnan(by_tape(lambda: tf.norm(zeros), zeros)).all()
     (path,) = tfjac.explain_gradient(lambda: tf.sqrt(V - V), V)
     assert path.verdict == "not finite" and "Sqrt" in path.reason
     (path,) = tfjac.explain_gradient(lambda: tf.tanh(1e-4 * tf.exp(-10.0 * V)), V)

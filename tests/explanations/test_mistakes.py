@@ -174,7 +174,7 @@ def test_arguments():
     for x, error, message in (
         (ragged, TypeError, r"x\.to_tensor\(\).*Received: a RaggedTensor"),
         ([rows(3), rows(2)], ValueError, r"one row for each example. Received: lengths \[3, 2\]"),
-        (rows(0), ValueError, "nothing to explain"),
+        (rows(0), ValueError, "x must hold at least one example"),
         ([1.0, 2.0], TypeError, "x must be an array.*Received: 1.0"),
     ):
         with pytest.raises(error, match=message):
@@ -193,6 +193,7 @@ def test_arguments():
         ("lrp", {"rule": "gama"}, "rule must be one of .* Did you mean 'gamma'"),
         ("lrp", {"epsilon": -1.0}, "epsilon must be zero or positive"),
         ("gradient_shap", {"noise": -1.0}, "noise must be zero or positive"),
+        ("gradient_shap", {"background": np.zeros((0, 4))}, "background must hold at least one example"),
         ("gradient_shap", {"background": np.zeros((2, 3))}, "background must be examples like x|incompatible|shape"),
     ):
         with pytest.raises(ValueError, match=message):

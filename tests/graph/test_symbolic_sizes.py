@@ -84,6 +84,8 @@ WRITTEN = {
     "transposed products": lambda x: tf.matmul(rows(x), rows(x), transpose_a=True),
     "other transposed products": lambda x: tf.matmul(rows(x), rows(x), transpose_b=True),
     "several identities": lambda x: tf.raw_ops.IdentityN(input=[x[0], x])[1],
+    "rows in order": lambda x: tf.gather(x, tf.range(tf.shape(x)[0])),
+    "columns by index": lambda x: tf.gather(x, tf.zeros(tf.shape(x)[:2], tf.int32), axis=-2),
     "split from the end": lambda x: tf.reshape(x, tf.concat([tf.shape(x)[-2:], tf.shape(x)[:1]], 0)),
 }
 
@@ -150,6 +152,10 @@ MISLEADING = {
     "swapped unless one is one": lambda x, c: tf.sin(tf.transpose(x, unless(one_is(1, x)))),
     "swapped unless one is one, and read": lambda x, c: tf.transpose(x, unless(one_is(1, x))),
     "the shape of what is swapped by a reshape": lambda x, c: tf.fill(tf.shape(shuffled(x).op.inputs[0]), 1.0),
+    "places from one on": lambda x, c: tf.range(1, tf.shape(x)[0]),
+    "every other place": lambda x, c: tf.range(0, tf.shape(x)[0], 2),
+    "columns of each row": lambda x, c: tf.gather(x, tf.zeros([tf.shape(x)[0], 2], tf.int32), batch_dims=1),
+    "along an axis that is not read": lambda x, c: tf.gather(x, [0], axis=tf.where(c, 0, 1)),
     "pooled in pairs": lambda x, c: tf.nn.max_pool1d(x, 2, 2, "SAME"),
     "the positions of the largest": lambda x, c: tf.nn.max_pool_with_argmax(x[..., None], 2, 2, "SAME")[1],
 }
@@ -214,7 +220,7 @@ def test_what_is_read_before_it_is_reshaped_as_swapped(reshaped):
 def test_what_cannot_be_followed_has_its_own_name():
     with tf.Graph().as_default():
         x, mask = tf.compat.v1.placeholder(tf.float64, [None, 3]), tf.compat.v1.placeholder(tf.bool, [None])
-        kept = tf.boolean_mask(x, mask)
+        kept = tf.where(mask)
         either = x + tf.compat.v1.placeholder(tf.float64, [None, 3])
         unread = tf.reshape(x, tf.compat.v1.placeholder(tf.int32, [2]))
         known = SymbolicSizes()

@@ -11,7 +11,9 @@ pytestmark = pytest.mark.skipif(FOUND is None, reason=f"`python -m tests.sweep` 
 OF_A_FAMILY = {
     "FakeQuantWithMinMaxArgsGradient": "as FakeQuantWithMinMaxVarsGradient",
     "FakeQuantWithMinMaxVarsPerChannelGradient": "as FakeQuantWithMinMaxVarsGradient",
-    **dict.fromkeys(["Acos", "Acosh", "Asin", "Cosh", "Sqrt"], "as Mul"),
+    **dict.fromkeys(["Acos", "Acosh", "Asin", "Cosh", "Elu", "Erf", "Erfc", "Expm1", "LeakyRelu", "Relu6"], "as Mul"),
+    **dict.fromkeys(["Relu", "Selu", "Sqrt"], "as Mul"),
+    "Atan2": "its gradient is NaN at the origin, where no sample is",
     "MaxPoolGradV2": "as MaxPoolGrad, whose kernel it shares",
     "Case": "as If",
     "Div": "as Mul",

@@ -207,6 +207,23 @@ def test_compositions_and_derivatives_of_any_kind():
         np.testing.assert_allclose(norms[row], np.sqrt(sum(np.sum(np.square(part)) for part in parts)), rtol=1e-4)
 
 
+@pytest.mark.parametrize("edit", [tfjac.handlers.stop(), lambda gradient: tf.zeros(tf.shape(gradient))])
+def test_examples_are_apart_where_nothing_passes_back(edit):
+    w = tf.Variable(np.random.default_rng(0).normal(size=(X.shape[1], 2)).astype("float32"))
+
+    def model(x):
+        return tfjac.tap(tf.tanh(x @ w), "here") + tf.sin(x[:, :2])
+
+    @tf.function(input_signature=[tf.TensorSpec([None, X.shape[1]])])
+    def jacobians(x):
+        y = tfjac.intercept(model, {"here": edit})(x)
+        return tfjac.batch_jacobian(y, x), tfjac.per_example_jacobian(y, w)
+
+    by_inputs, by_weights = jacobians(tf.constant(X))
+    np.testing.assert_allclose(by_inputs, np.eye(2, X.shape[1]) * np.cos(X[:, :2, None]), rtol=1e-6)
+    assert not np.any(by_weights)
+
+
 def test_a_function_intercepted_twice():
     """One that TensorFlow has already has a Python function behind it, which knows nothing of the first edits."""
     x = tf.constant(X)

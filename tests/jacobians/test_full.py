@@ -213,6 +213,10 @@ INFINITE = {
         [3.0, 2.0],
         [[0, 0], [0, np.sqrt(0.5)]],
     ),
+    "root of a rectifier": (lambda p: tf.sqrt(tf.nn.relu(p)), [-1.0, 0.0, 4.0], np.diag([0, 0, 1 / 4])),
+    "root of a sigmoid": (lambda p: tf.sqrt(tf.sigmoid(p)), [-800.0, 0.0], np.diag([0, np.sqrt(2) / 8])),
+    "root of what saturates": (lambda p: tf.sqrt(1 - tf.tanh(p)), [40.0, 0.0], np.diag([0, -1 / 2])),
+    "root of an exponential": (lambda p: tf.sqrt(tf.exp(p)), [-800.0, 0.0], np.diag([0, 1 / 2])),
 }
 """Functions of parameters, their values, and J by hand: zero where a slope of zero meets an infinite one."""
 
@@ -239,6 +243,24 @@ def test_an_infinite_slope_of_what_does_not_change_is_zero(name, jit):
 
     for jacobian in found(tf.constant(start, tf.float64)):
         np.testing.assert_allclose(jacobian, expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("jit", [False, True])
+@pytest.mark.parametrize("mode", MODES)
+def test_an_angle_that_is_undetermined_is_so_in_its_row_alone(mode, jit):
+    y, x = np.array([0.0, 1.0, 3.0]), np.array([0.0, 2.0, 1.0])
+    expected = np.zeros([3, 3, 2])
+    with np.errstate(invalid="ignore"):
+        expected[range(3), range(3)] = np.stack([x, -y], 1) / (x * x + y * y)[:, None]
+
+    @in_graph(jit_compile=jit)
+    def found(p):
+        angle = tf.atan2(p[:, 0], p[:, 1])
+        rows = tf.stack([tfjac.vjp(angle, p, each) for each in tf.unstack(tf.eye(3, dtype=p.dtype))])
+        return tfjac.jacobian(angle, p, mode=mode), rows
+
+    for jacobian in found(tf.constant(np.stack([y, x], 1))):
+        np.testing.assert_allclose(jacobian, expected, rtol=1e-12)
 
 
 @pytest.mark.core

@@ -165,6 +165,30 @@ def test_arguments_that_do_not_fit():
         tfjac.curve_fit(lambda x, a: a * x[1:], X, Y)
     with pytest.raises(TypeError, match=r"f must be a function"):
         tfjac.curve_fit(3, X, Y)
+    with pytest.raises(TypeError, match=r"xdata must hold numbers. Received: .*'a'"):
+        tfjac.curve_fit(decay, ["a"] * len(Y), Y)
+    with pytest.raises(ValueError, match=r"p0 must be finite.*nan"):
+        tfjac.curve_fit(decay, X, Y, [np.nan, 1, 1])
+    with pytest.raises(TypeError, match=r"loss must compute with TensorFlow.*symbolic"):
+        tfjac.curve_fit(decay, X, Y, loss=np.log1p)
+
+
+def test_numbers_that_are_written_out():
+    """As SciPy does."""
+    found = tfjac.curve_fit(decay, X.astype(str), Y.astype(str))
+    np.testing.assert_allclose(found.popt, tfjac.curve_fit(decay, X, Y).popt, rtol=1e-7)
+
+
+@pytest.mark.parametrize("y", [2.0, [2.0]])
+def test_one_datum_is_refused_and_solved_as_by_scipy(y):
+    line = lambda x, a, b: a * x + b  # noqa: E731
+    for fit in (tfjac.curve_fit, scipy.optimize.curve_fit):
+        with pytest.raises(TypeError, match=r"must not exceed"):
+            fit(line, np.ones(np.shape(y)), y, [1.0, 2.0])
+    with pytest.warns(UserWarning, match=r"single number|only from more residuals"):
+        popt, pcov = tfjac.curve_fit(line, np.ones(np.shape(y)), y, [1.0, 2.0], method="trf")
+    np.testing.assert_allclose(popt.sum(), 2.0)
+    assert np.isinf(pcov).all()
 
 
 @pytest.mark.by_day(None)

@@ -18,7 +18,7 @@ from tfjac.drive.streamed import kronecker
 from tfjac.drive.streamed.kronecker import KroneckerMemory
 from tfjac.drive.streamed.rows import RowModel
 from tfjac.keras import memory
-from tfjac.optimizers import LevenbergMarquardt
+from tfjac.optimizers import LevenbergMarquardt, Status
 
 layers = keras.layers
 RNG = np.random.default_rng(0)
@@ -140,6 +140,22 @@ def test_steps_are_those_of_the_method(name, penalty, share, monkeypatch):
                 np.testing.assert_allclose(model.get_weights()[0], oracle.w, rtol=1e-9, atol=1e-12)
     assert isinstance(model.optimizer._memory.model, KroneckerMemory) and model.optimizer.solver_used == "kronecker"
     np.testing.assert_allclose(model.optimizer.current_damping, oracle.damping, rtol=1e-6)
+
+
+def test_a_learning_rate_of_zero_has_a_status_and_keeps_the_damping():
+    model = network(hidden=5)
+    schedule = keras.optimizers.schedules.PiecewiseConstantDecay([4], [1.0, 0.0])
+    model.compile(LevenbergMarquardt(learning_rate=schedule), loss=model.loss, jit_compile=False)
+    rests = []
+    for step in range(24):
+        before = model.get_weights(), float(model.optimizer.current_damping)
+        model.train_on_batch(X[step :: step + 3], Y[step :: step + 3, :2])
+        if model.optimizer.status is Status.ZERO_LEARNING_RATE:
+            rests.append(step)
+            assert all(map(np.array_equal, model.get_weights(), before[0]))
+            assert model.optimizer.current_damping == before[1]
+        assert model.optimizer.status in (Status.RUNNING, Status.ZERO_LEARNING_RATE)
+    assert rests and rests[0] > 4
 
 
 def by_example(model, kernel, x, signs):

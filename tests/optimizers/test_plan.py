@@ -77,6 +77,19 @@ def test_in_fit_and_for_a_problem():
     np.testing.assert_array_equal(w, [1, 2])
 
 
+@pytest.mark.parametrize(
+    ("memory", "kept", "matrices"), [("auto", "JᵀJ", 1), (0.9, "JᵀJ", 1), (4, "sums of JᵀJ", 2), (None, None, 0)]
+)
+def test_what_is_remembered_of_earlier_batches(memory, kept, matrices):
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(8, "tanh"), keras.layers.Dense(1)])
+    model.compile(optimizer=LevenbergMarquardt(memory=memory), loss="mse")
+    model.train_on_batch(np.ones((8, 3)), np.ones((8, 1)))
+    found = re.findall("remembered of earlier batches: (.*), ([0-9,]+) bytes", str(model.optimizer.plan()))
+    assert [name for name, _ in found] == [kept] * (kept is not None)
+    for _, size in found:  # of 41 weights: the matrices, and some vectors beside them
+        assert 0 <= int(size.replace(",", "")) - matrices * 41**2 * 4 <= 8 * 41 * 4
+
+
 def test_another_batch_than_the_graph_is_for():
     with pytest.raises(ValueError, match=r"traced for 50 examples. Received: batch_size=7"):
         plan_of(AutoSolver(), sizes_of(50, (30, 10)), 7)

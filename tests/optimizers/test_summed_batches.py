@@ -61,6 +61,14 @@ def cross_entropy(w):
     return cost, np.einsum("nkp,nkl,nlq->pq", jacobian, hessian, jacobian) / 23, gradient, np.zeros(43)
 
 
+def squared_hinge(w):
+    """Return F, JᵀJ, g and Λ of the mean of max(0, 1 − sz)², with the signs s of Y."""
+    outputs, jacobian = network(w)
+    left = np.maximum(1 - np.sign(Y) * outputs, 0).ravel()
+    rows = -(np.sign(Y)[:, :, None] * jacobian).reshape(-1, 43) * (left > 0)[:, None]
+    return np.mean(left**2), rows.T @ rows * 2 / 69, rows.T @ left * 2 / 69, np.zeros(43)
+
+
 def iterates(model, w, steps, initial=1e-3):
     """Yield the weights after each attempt, accepted or not: Madsen, Nielsen & Tingleff 2004, algorithm 3.16, D = I."""
     cost, gram, gradient, precision = model(w)
@@ -130,6 +138,13 @@ def test_several_batches_in_one_call_and_curvature():
         model, loss = net(), keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         model.compile(LevenbergMarquardt(memory=5), loss=loss, jit_compile=False, steps_per_execution=3)
         assert_same_path(model, cross_entropy, y=LABELS)
+
+
+def test_a_loss_that_asks_whether_all_labels_are_zeros_and_ones():
+    with floating("float64"):
+        model = net()
+        model.compile(LevenbergMarquardt(memory="epoch"), loss="squared_hinge", jit_compile=False)
+        assert_same_path(model, squared_hinge, y=(Y > 0).astype(float))
 
 
 @pytest.mark.by_day(None)

@@ -121,6 +121,18 @@ def test_what_is_refused():
         fit_many(decay, X, Y, params(), starts={"half": 1.0})
     with pytest.raises(ValueError, match=r"ydata must be finite"):
         fit_many(decay, X, np.where(Y > 3, np.nan, Y), params())
+    with pytest.raises(ValueError, match=r"one for each fit, \[5\]. Received: 'rate' of shape \(2,\)"):
+        fit_many(decay, X, Y, params(), starts={"rate": [1.0, 2.0]})
+    with pytest.raises(ValueError, match=r"nothing to fit. Received: y of shape \(0, 30\)"):
+        models.exponential().fit(X, Y[:0], batch_dims=1)
+
+
+def test_a_row_that_is_masked_wholly_has_no_residuals():
+    y = np.ma.array(Y, mask=np.arange(5)[:, None] == np.full([5, 30], 2))
+    fits = fit_many(decay, X, y, params(), SIGMA)
+    np.testing.assert_array_equal(fits.success, [True, True, False, True, True])
+    assert tfjac.Status(fits.status[2]) is tfjac.Status.NO_RESIDUALS and fits.fit.num_residuals[2] == 0
+    np.testing.assert_allclose(fits.values["rate"][3], by_scipy(Y[3])[0][1], rtol=1e-4)
 
 
 def test_curve_fit_and_models_take_rows():

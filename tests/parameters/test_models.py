@@ -180,6 +180,13 @@ def test_a_parabola_through_two_points_is_guessed_as_their_line():
     np.testing.assert_allclose([guessed[name] for name in "abc"], [0.0, 3.0, -1.0], atol=1e-12)
 
 
+@pytest.mark.parametrize("name", CURVES)
+@pytest.mark.parametrize("y", [[2.0], [2.0, 2.0], [2.0, 3.0, 2.0]])
+def test_a_curve_has_a_width_where_all_data_are_at_one_place(name, y):
+    guess = CURVES[name][0].guess(np.ones(len(y)), y).valuesdict()
+    assert np.isfinite(list(guess.values())).all() and guess.get("sigma") != 0
+
+
 @pytest.mark.by_day(one_in=2)
 @pytest.mark.parametrize("name", ["gaussian", "lorentzian", "pseudo_voigt"])
 @pytest.mark.parametrize("background", ["none", "linear"])

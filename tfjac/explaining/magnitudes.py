@@ -3,7 +3,7 @@
 import numpy as np
 
 from tfjac.explaining.report import NodeGradient
-from tfjac.graph import Dependence, differentiable_inputs, edit_mark, layer_path, source_line
+from tfjac.graph import Dependence, differentiable_inputs, edit_mark, layer_path, source_line, unmended
 
 _TINY, _HUGE = 1e-6, 1e6
 """Against the largest norm on the way, and against the norm at ys."""
@@ -37,7 +37,8 @@ def magnitudes(scratch, sources):
     depths = _depths(scratch.ys, Dependence(present))
     chains = [[] if source is None else _chain(scratch.ys, source, depths) for source in sources]
     tensors = list({tensor.ref(): tensor for chain in chains for tensor in chain}.values())
-    made = [(x, d) for x, d in zip(tensors, scratch.gradients(tensors)) if d is not None]
+    with unmended(scratch.graph):  # a tape takes them so
+        made = [(x, d) for x, d in zip(tensors, scratch.gradients(tensors)) if d is not None]
     session, feed = scratch.session()
     with session:
         values = session.run([d for _, d in made], feed)

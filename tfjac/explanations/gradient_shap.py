@@ -56,7 +56,7 @@ def gradient_shap(
     points, rng = explained.points(), np.random.default_rng(seed)
     origins = [np.zeros_like(point[:1]) for point in points]
     if background is not None:
-        origins = explained.points(Inputs(model, background).arrays)
+        origins = explained.points(Inputs(model, background, "background").arrays)
         _check_like(origins, points)
     started, now = np.zeros(explained.inputs.count), _Draws()
 

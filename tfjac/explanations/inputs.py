@@ -18,13 +18,13 @@ class Inputs:
         count: n.
     """
 
-    def __init__(self, model, x):
-        """Check that `x` is one batch of the inputs of `model`."""
+    def __init__(self, model, x, name="x"):
+        """Check that `x`, the argument `name`, is one batch of the inputs of `model`."""
         check_eager("An explanation", "Take gradients there by a tf.GradientTape.")
         self.nest, declared = x, _declared_inputs(model, x)
         self.arrays = [_as_array(each) for each in tf.nest.flatten(x)]
         if not self.arrays:
-            raise ValueError(f"x must be an array, or a list or dict of arrays. Received: {described_value(x)}")
+            raise ValueError(f"{name} must be an array, or a list or dict of arrays. Received: {described_value(x)}")
         _check_built(model)
         if len(declared) == len(self.arrays):
             self.arrays = [_as_declared(array, wanted) for array, wanted in zip(self.arrays, declared)]
@@ -35,7 +35,7 @@ class Inputs:
             raise ValueError(f"The inputs must have one row for each example. Received: lengths {lengths}")
         self.count = counts.pop()
         if not self.count:
-            raise ValueError(f"There is nothing to explain. Received: {described_value(self.arrays[0])}")
+            raise ValueError(f"{name} must hold at least one example. Received: {described_value(self.arrays[0])}")
 
     def pack(self, values):
         """Return a nest like the inputs of a flat list."""

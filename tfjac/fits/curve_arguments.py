@@ -160,9 +160,11 @@ def start_within(bounds: Any, p0: Any, parameters: Any) -> Array:
         parameters: the variable `[p]`.
 
     Raises:
-        ValueError: for bounds that p0 is not within, or that leave no parameter free.
+        ValueError: for p0 that is not finite or not within bounds, or bounds that leave no parameter free.
     """
     start = np.ones(parameters.shape) if p0 is None else as_numbers("p0", p0).ravel()
+    if not np.isfinite(start).all():
+        raise ValueError(f"p0 must be finite, as steps begin there. Received: p0={start}")
     if bounds is None:
         return start
     limits = Bounds(parameters, bounds)
@@ -185,14 +187,14 @@ def check_enough(y: Array, parameters: Any, method: str | None, options: dict[st
     """Raise TypeError, as SciPy does, where there are fewer data than parameters and nothing else is known of these.
 
     Args:
-        y: the data; a single number stands for any number of them.
+        y: the data.
         parameters: the variable `[p]`.
         method: SciPy's; those with bounds take as few data as there are.
         options: dict of those of `least_squares`.
     """
     count, free = y.size * (2 if np.iscomplexobj(y) else 1), parameters.shape[0]
     others = {"bounds", "prior", "equality", "fixed"}
-    if y.size > 1 and count < free and method in (None, "lm") and others.isdisjoint(options):
+    if count < free and method in (None, "lm") and others.isdisjoint(options):
         raise TypeError(
             "The number of func parameters must not exceed the number of data points: give more data, fewer "
             'parameters, or a prior or bounds for what they leave open; method="trf" finds one of all solutions. '

@@ -120,9 +120,9 @@ def curve_fit(
     x, y, sigma, places = curve_data(xdata, ydata, sigma, check_finite, nan_policy)
     parameters = _variables.of_size(len(names))
     start = start_within(options.get("bounds"), p0, parameters)
-    check_enough(y, parameters, method, options)
     if y.size == 1 and places is None:
         y = np.broadcast_to(y, np.broadcast_shapes(y.shape, _shape_of(f, x, y, start)))
+    check_enough(y, parameters, method, options)
     parameters.assign(start)
     with shown("tfjac.curve_fit", is_quiet=bool(options.get("verbose") or options.get("callback"))):
         found, curve = _minimised(Curve.of(Model(f), x, y, sigma, places), parameters, options)

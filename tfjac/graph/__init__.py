@@ -44,7 +44,7 @@ from tfjac.graph.facts import calls_functions, registering
 from tfjac.graph.gradients.custom_gradients import custom_gradient
 from tfjac.graph.gradients.custom_gradients import is_custom as has_custom_gradient
 from tfjac.graph.gradients.marks import curvature_mark, edit_mark, mark_curvature, mark_op
-from tfjac.graph.gradients.mending import check_loops, slopes_of, times
+from tfjac.graph.gradients.mending import check_loops, slopes_of, times, unmended
 from tfjac.graph.gradients.mending import mend as mend_gradients
 from tfjac.graph.gradients.vectorising import vectorised_map, vectorises
 from tfjac.graph.op_facts.custom_gradients import explain_mixing
@@ -208,6 +208,7 @@ __all__ = [
     "sum_over_workers",
     "times",
     "transplant",
+    "unmended",
     "unrecorded",
     "unregistered",
     "vectorised_map",

@@ -366,7 +366,7 @@ class LevenbergMarquardt(StepDiagnostics, SavesLateVariables, keras.optimizers.O
         """
         if self._sizes is None:
             raise ValueError("There is no plan before the first step: the loss is not known yet. Received: plan()")
-        return plan_with(self._memory, self._method.solver, self._sizes, batch_size)
+        return plan_with(self._memory or self._summing, self._method.solver, self._sizes, batch_size)
 
     @property
     def learning_rate(self) -> Any:

@@ -1,5 +1,6 @@
 """`memory` in the Keras optimizer: what goes with it, and which batches an epoch has."""
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -160,28 +161,44 @@ class MemoryOptions(NamedTuple):
         remembers = self.given == AUTO and steps_per_batch == 1 and _can_remember(variables, method)
         if share is not None and not remembers:
             raise ValueError(WITHOUT_SCHEDULE + f"Received: learning_rate and memory={self.given!r} with other options")
-        if self.sums:
-            return SummedBatches(add, variables, method, state, self.given), None
+        taken: list[int] = []
+        add, add_late = (partial(_counting, taken, each) for each in (add, add_late))
         dtype, size = tf.as_dtype(method.gram_dtype or as_tf_variable(variables[0]).dtype), Columns(variables).total
-        if self.given == AUTO:
-            if not remembers:
-                return None, None
+        summing: SummedBatches | None = None
+        memory: AutoMemory | Memory | None = None
+        if self.sums:
+            summing = SummedBatches(add, variables, method, state, self.given)
+        elif remembers:
             rows_alone = isinstance(method.solver, AutoSolver)
             choose = partial(_chosen, add_late, Columns(variables), dtype, rows_alone)
-            return None, AutoMemory(add, size, dtype, add_late, choose, _wants_factors, share)
-        return None, None if self.given is None else Memory(add, size, dtype, self.given)
+            memory = AutoMemory(add, size, dtype, add_late, choose, _wants_factors, share)
+        elif self.is_asked_for:
+            memory = Memory(add, size, dtype, self.given)
+        found = summing or memory
+        if found is not None:
+            found.taken = taken
+        return summing, memory
 
 
 def plan_with(memory: Any, solver: Solver, sizes: ProblemSizes, batch_size: int | None = None) -> Plan:
     """Return the `Plan` of steps on batches that stream: with Kronecker factors if these are kept, else of a `Solver`.
 
     Args:
-        memory: an `AutoMemory`, another memory, or None.
+        memory: an `AutoMemory`, another memory, a `SummedBatches`, or None.
         solver, sizes, batch_size: see `plan_of`.
     """
     given = sizes if batch_size is None else sizes.with_examples(batch_size)
     plan = memory.plan(given) if isinstance(memory, AutoMemory) else None
-    return plan or plan_of(solver, sizes, batch_size)
+    if memory is None or memory.keeps_nothing or memory.model is None:
+        return plan_of(solver, sizes, batch_size)
+    kept = f"remembered of earlier batches: {memory.model.what}, {bytes_in_words(sum(memory.taken))}"
+    return plan or plan_of(solver, sizes, batch_size, (kept,))
+
+
+def _counting(taken: list[int], add: Callable, name: str, shape: Sequence[int], dtype: Any) -> Any:
+    """Return a new variable, `add(name, shape, dtype)`, and add the bytes that it takes to a list."""
+    taken.append(math.prod(shape) * tf.as_dtype(dtype).size)
+    return add(name, shape, dtype)
 
 
 def _can_remember(variables: Sequence[Variable], method: Method) -> bool:
@@ -258,11 +275,14 @@ class SummedBatches:
         batches: how many batches a window has, or "epoch".
     """
 
+    keeps_nothing = False
+    taken: list[int]
+
     def __init__(self, add: Callable, variables: Sequence[Variable], method: Method, state: Any, batches: Any) -> None:
         self._by_epoch, self._told = batches == EPOCH, False
         dtype = as_tf_variable(variables[0]).dtype
         length = 0 if self._by_epoch else batches
-        self._windows = Windows(add, Columns(variables), dtype, method, state, length)
+        self.model = self._windows = Windows(add, Columns(variables), dtype, method, state, length)
 
     def take(self, loss: Any, variables: Sequence[Variable], verify: bool | None) -> tuple:
         """Take a batch, as `Windows.take` does.

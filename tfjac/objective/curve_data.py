@@ -14,10 +14,10 @@ from tfjac.types import Array, Nest, TensorLike
 def arrays_of(data: Any, argument: str = "xdata") -> Any:
     """Return a nest of numbers as one of arrays and tensors of float64, or complex128.
 
-    What holds no numbers stays as it is, and so do tensors of integers, which may be indices.
+    What holds no numbers stays as it is, but for arrays of text, and so do tensors of integers, which may be indices.
 
     Raises:
-        TypeError: for dates and durations.
+        TypeError: for dates, durations and text that is no number.
         ValueError: for a masked array that masks something.
     """
     if _masks(data, argument):
@@ -40,14 +40,16 @@ def _as_numbers(item: Any, argument: str) -> Any:
         return tf.cast(item, wide)
     try:
         values = np.asarray(item)
-        if (
-            values.dtype.kind == "O" and values.ndim and not holds_dates(values)
-        ):  # of numbers, as a column of a table of mixed types is
-            values = values.astype(np.float64)
+        meant = values.dtype.kind in "biufcmM" or holds_dates(values) or _holds_text(values)
+        if values.dtype.kind == "O" and values.ndim and not meant:  # of numbers, as a column of mixed types is
+            values, meant = values.astype(np.float64), True
     except (TypeError, ValueError):  # of other lengths, or of no numbers at all
         return item
-    known = values.dtype.kind in "biufcmM" or holds_dates(values)
-    return as_numbers(argument, values, complex_too=True) if known else item
+    return as_numbers(argument, values, complex_too=True) if meant else item
+
+
+def _holds_text(values: Array) -> bool:
+    return bool(values.ndim) and isinstance(next(iter(values.flat), None), (str, bytes))
 
 
 def curve_data(

@@ -18,7 +18,7 @@ from typing import Any, Literal, TypeAlias
 import tensorflow as tf
 
 from tfjac.arguments import positive, resolve
-from tfjac.graph import call_converted
+from tfjac.graph import call_converted, refusing_values
 from tfjac.types import Function, LossName, Scalar, Tensor
 
 
@@ -170,7 +170,8 @@ class FunctionLoss(RobustLoss):
             outer.watch(flat)
             with tf.GradientTape() as inner:
                 inner.watch(flat)
-                found = tf.convert_to_tensor(call_converted(self.function, flat))
+                with refusing_values("loss", "it is one of z = (r/loss_scale)²"):
+                    found = tf.convert_to_tensor(call_converted(self.function, flat))
             if found.shape.rank == 1:
                 first = inner.gradient(found, flat, unconnected_gradients=_ZERO)
         if found.shape.rank == 1:

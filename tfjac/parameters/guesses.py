@@ -53,7 +53,7 @@ class Peak(NamedTuple):
         below = x[y <= (y[top] + floor) / 2] - x[top]
         left, right = np.min(-below[below < 0], initial=np.inf), np.min(below[below > 0], initial=np.inf)
         half = min(left, right)  # of the nearer side: another peak may be on the other
-        half = half if np.isfinite(half) else np.ptp(x) / 2
+        half = half if np.isfinite(half) else extent(x) / 2
         left, right = (side if np.isfinite(side) else half for side in (left, right))
         return cls(x[top], sign * (y[top] - floor), half, left, right, sign * y[top])
 
@@ -63,6 +63,11 @@ def _is_dip(y):
     margin = max(1, y.size // 10)
     level = np.median(np.r_[y[:margin], y[-margin:]])
     return level - y.min() > 1.5 * (y.max() - level)
+
+
+def extent(x):
+    """Return the length that x covers; one if that is a single place."""
+    return np.ptp(x) or 1.0
 
 
 def smoothed(y):
@@ -115,7 +120,7 @@ def students_t(x, y):
 def breit_wigner(x, y):
     """The best of some widths about the largest and the least value; A, A(q² − 1) and 2Aq by linear least squares."""
     y, candidates = smoothed(y), []
-    widths = (np.ptp(x) or 1.0) * np.geomspace(1 / x.size, 1 / 3, 12)
+    widths = extent(x) * np.geomspace(1 / x.size, 1 / 3, 12)
     for center, sigma in itertools.product(_centers(x, y), widths):
         z = 2 * (x - center) / sigma
         resonance = 1 / (1 + z * z)
@@ -184,7 +189,7 @@ def doniach(x, y):
 def damped_oscillator(x, y):
     """By a parabola in x² through A²/y² = 1 + (4σ² − 2)z² + z⁴, or from half of the width, √3 σμ."""
     found = Peak.of(x, y)
-    place = max(abs(found.center), 1e-3 * np.ptp(x))
+    place = max(abs(found.center), 1e-3 * extent(x))
     candidates = [{"center": place, "sigma": found.half / (np.sqrt(3) * place)}]
     unit, sizes = np.abs(x).max(), np.abs(y) / (np.abs(y).max() or 1.0)
     powers = np.power.outer(np.square(x / unit), [0, 1, 2])
@@ -207,7 +212,7 @@ def gaussian_2d(x, z):
     first, second = x
     sign = -1.0 if np.median(z) - z.min() > z.max() - np.median(z) else 1.0
     top, height = int(np.argmax(sign * z)), sign * (np.max(sign * z) - np.quantile(sign * z, 0.1))
-    widths = np.ptp(first) / 6, np.ptp(second) / 6
+    widths = extent(first) / 6, extent(second) / 6
     amplitude = 2 * np.pi * height * widths[0] * widths[1]
     places = {"centerx": first[top], "centery": second[top], "sigmax": widths[0], "sigmay": widths[1]}
     return {"amplitude": amplitude, **places}
@@ -224,7 +229,7 @@ def polynomial(*names):
     """Return a guess of a polynomial, the names of its coefficients from the highest power down."""
 
     def guess(x, y):
-        found = np.polyfit(x, y, min(len(names), x.size) - 1)
+        found = np.polyfit(x, y, min(len(names), np.unique(x).size) - 1)
         return dict.fromkeys(names, 0.0) | dict(zip(names[::-1], found[::-1]))
 
     return guess
@@ -234,13 +239,13 @@ def exponential(x, y):
     """By a line through log|y|."""
     slope, intercept = np.polyfit(x, np.log(np.abs(y) + 1e-15 + 1e-9 * np.abs(y).max()), 1)
     sign = 1.0 if np.median(y) >= 0 else -1.0
-    return {"amplitude": sign * np.exp(intercept), "decay": -1 / slope if slope else np.ptp(x)}
+    return {"amplitude": sign * np.exp(intercept), "decay": -1 / slope if slope else extent(x)}
 
 
 def powerlaw(x, y):
     """By a line through log|y| over log x."""
     kept = (x > 0) & (y != 0)
-    if kept.sum() < 2:
+    if np.unique(x[kept]).size < 2:
         return {"amplitude": y.mean(), "exponent": 1.0}
     slope, intercept = np.polyfit(np.log(x[kept]), np.log(np.abs(y[kept])), 1)
     return {"amplitude": np.sign(np.median(y[kept])) * np.exp(intercept), "exponent": slope}
@@ -249,7 +254,7 @@ def powerlaw(x, y):
 def step(x, y):
     part = max(1, x.size // 5)
     rises = y[:part].mean() <= y[-part:].mean()
-    width = (0.1 if rises else -0.1) * np.ptp(x)
+    width = (0.1 if rises else -0.1) * extent(x)
     return {"amplitude": np.ptp(y), "center": (x[0] + x[-1]) / 2, "sigma": width}
 
 
@@ -258,7 +263,7 @@ def sine(x, y):
     y = y - y.mean()
     spectrum = np.abs(np.fft.rfft(y))
     top = 1 + int(np.argmax(spectrum[1:])) if spectrum.size > 1 else 0
-    frequency = 2 * np.pi * np.fft.rfftfreq(x.size, np.ptp(x) / max(x.size - 1, 1))[top]
+    frequency = 2 * np.pi * np.fft.rfftfreq(x.size, extent(x) / max(x.size - 1, 1))[top]
     waves = np.stack([np.sin(frequency * x), np.cos(frequency * x)], axis=1)
     along, across = np.linalg.lstsq(waves, y, rcond=None)[0]
     return {"amplitude": np.hypot(along, across), "frequency": frequency, "shift": np.arctan2(across, along)}
@@ -266,8 +271,9 @@ def sine(x, y):
 
 def expsine(x, y):
     """As a sine; the decay from the sizes of both halves."""
-    first, second = np.array_split(np.abs(y - y.mean()), 2)
-    decay = 2 * np.log(max(first.mean(), 1e-300) / max(second.mean(), 1e-300)) / np.ptp(x)
+    sizes, half = np.abs(y - y.mean()), (y.size + 1) // 2
+    first, second = sizes[:half], sizes[-half:]
+    decay = 2 * np.log(max(first.mean(), 1e-300) / max(second.mean(), 1e-300)) / extent(x)
     found = sine(x, y * np.exp(np.clip(decay * (x - x.min()), -50, 50)))
     return {**found, "amplitude": found["amplitude"] * np.exp(np.clip(decay * x.min(), -50, 50)), "decay": decay}
 
@@ -277,7 +283,7 @@ def rectangle(x, y):
     found = Peak.of(x, y)
     sign = np.sign(found.height)
     inside = x[sign * y >= sign * (found.top - found.height / 2)]
-    width = np.ptp(x) / 20
+    width = extent(x) / 20
     ends = {"center1": inside.min(), "sigma1": width, "center2": inside.max(), "sigma2": width}
     return {"amplitude": found.height, **ends}
 
@@ -290,7 +296,7 @@ def thermal(offset):
         x, y = x[kept], 1 / y[kept] - offset
         kept = y > 0
         if np.unique(x[kept]).size < 2:
-            return {"amplitude": 1.0, "center": x.mean(), "kt": np.ptp(x) / 10}
+            return {"amplitude": 1.0, "center": x.mean(), "kt": extent(x) / 10}
         weights = 1 / (np.abs(y[kept]) + 1)  # 1/y is rough where y is nearly zero
         slope, intercept = np.polyfit(x[kept], np.log(y[kept]), 1, w=weights)
         center = x[kept].mean()

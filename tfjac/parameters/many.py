@@ -10,7 +10,7 @@ import tensorflow as tf
 from tfjac.arguments import as_numbers, check_eager, positive
 from tfjac.objective.curve import Curve, Model
 from tfjac.objective.curve_data import curve_data
-from tfjac.optimizers import BatchedLeastSquaresResult, least_squares
+from tfjac.optimizers import BatchedLeastSquaresResult, Status, least_squares
 from tfjac.parameters.calling import curve_of
 from tfjac.parameters.layout import Layout
 from tfjac.parameters.lmfit_names import OF_MANY_FITS, SaysNames
@@ -148,7 +148,8 @@ def fit_many(
     given = {name: each for name, each in given.items() if each is not None} | options
     data = (*tensors, observed, tf.constant(scale))
     found = least_squares(residuals, variable, args=(data,), batch_dims=1, **given)
-    return NamedFits(layout, dataclasses.replace(found, names=layout.independent), absolute_sigma)
+    status = np.where(np.isinf(scale).reshape([len(y), -1]).all(axis=1), int(Status.NO_RESIDUALS), found.status)
+    return NamedFits(layout, dataclasses.replace(found, names=layout.independent, status=status), absolute_sigma)
 
 
 def _deviations(sigma, y):
@@ -171,5 +172,10 @@ def _starts(layout, starts, count):
                 "starts has values of parameters that are not tied. "
                 f"Received: {name!r}, parameters {', '.join(layout.independent)}"
             )
-        found[:, layout.independent.index(name)] = as_numbers(f"starts[{name!r}]", value)
+        value = as_numbers(f"starts[{name!r}]", value)
+        if value.shape not in ((), (count,)):
+            raise ValueError(
+                f"starts holds a number, or one for each fit, [{count}]. Received: {name!r} of shape {value.shape}"
+            )
+        found[:, layout.independent.index(name)] = value
     return np.clip(found, layout.lower, layout.upper)

@@ -104,7 +104,7 @@ class BaseModel(SaysNames):
             ValueError: for models that cannot guess, and for data that are not finite.
         """
         check_eager("guess")
-        _check_order("guess(x, y)", y)
+        _check_data("guess(x, y)", y)
         (found,) = self._guessed([numbers_of(x, y)])
         made = self.parameters(**given)
         for name, value in found.items():
@@ -127,7 +127,7 @@ class BaseModel(SaysNames):
                 parameters, to start from.
         """
         check_eager("fit")
-        _check_order("fit(x, y, params)", y, params)
+        _check_data("fit(x, y, params)", y, params)
         given = self.parameters() if params is None else params
         values = {name: options.pop(name) for name in given if name in options and name not in _OPTIONS}
         if params is None and options.get("batch_dims") and self.can_guess:
@@ -362,9 +362,11 @@ class CompositeModel(BaseModel):
         return f"{left} {getattr(self.operation, '__name__', self.operation)} {right}"
 
 
-def _check_order(call, y, params=None):
+def _check_data(call, y, params=None):
     if isinstance(y, Parameters) or not (params is None or isinstance(params, Parameters)):
         raise TypeError(
             f"The data come before the parameters, {call}, and these are tfjac.Parameters. "
             f"Received: y of type {type(y).__name__}, params of type {type(params).__name__}"
         )
+    if not np.size(y):
+        raise ValueError(f"There is nothing to fit. Received: y of shape {np.shape(y)}")

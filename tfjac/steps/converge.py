@@ -157,9 +157,9 @@ def status_after(report: Report, standing: Tensor, limits: Tolerances, first_cos
 
     status = arrays.choice_of(stuck & ~meets, at_last, lambda: arrays.zeros_like(standing))
     status = arrays.where(meets & ~report.accepted, standing, status)
-    named = arrays.equal(report.status, int(Status.NOT_FINITE))
-    named |= arrays.equal(report.status, int(Status.GRADIENT_TOLERANCE))
-    return arrays.where(named, arrays.cast(report.status, tf.int32), status)
+    for untaken in (Status.NOT_FINITE, Status.GRADIENT_TOLERANCE, Status.ZERO_LEARNING_RATE):
+        status = arrays.where(arrays.equal(report.status, int(untaken)), int(untaken), status)
+    return status
 
 
 def first_cost_by(known: Tensor, report: Report) -> Tensor:

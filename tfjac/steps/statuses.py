@@ -70,6 +70,9 @@ class Status(enum.IntEnum):
     NOT_A_MINIMUM = 14
     """A tolerance was met at a maximum or a saddle point: the cost falls beside it."""
 
+    ZERO_LEARNING_RATE = 15
+    """The schedule of the learning rate is at zero; nothing was changed, and the damping is as it was."""
+
     def __str__(self) -> str:
         return self.name
 
@@ -102,6 +105,7 @@ _MESSAGES = {
     Status.STEP_TOLERANCE: "Converged: the last step is shorter than xtol times the variables.",
     Status.MAX_STEPS: "Stopped after max_steps steps, before any tolerance was met.",
     Status.STALLED: "Stopped: no step lowers the cost, up to the largest damping.",
+    Status.ZERO_LEARNING_RATE: "The learning rate is zero; nothing was changed.",
     Status.NO_RESIDUALS: "There are no residuals, so that nothing can be minimised.",
     Status.INFEASIBLE: "The variables started outside of their bounds, or equations contradict; nothing was changed.",
     Status.TIME_LIMIT: "Stopped: time_limit was used up, before any tolerance was met.",

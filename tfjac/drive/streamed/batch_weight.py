@@ -8,7 +8,8 @@ Some of d may stand inside of S, as a factor of all values that is one number of
 a mask leaves by all over valid elements.
 
 That is exact as long as S and d are sums over examples of what depends on one example each, which is checked, by value,
-weights and labels included. What is remembered of earlier batches needs no more than the weight, and takes d as it is.
+weights and labels included, and if batches decide alike: hinge losses ask whether all labels are 0 and 1. What is
+remembered of earlier batches needs no more than the weight, and takes d as it is.
 """
 
 from collections.abc import Iterator, Sequence
@@ -118,8 +119,13 @@ class _Reading:
         self._data_free = Inherited(lambda op, inputs: _made_without_data(op, inputs, constant))
         data = [x for op in ancestors([loss]) for x in op.outputs if op.type in _SOURCES and x.ref() not in constant]
         self._data = [x for x in data if x.dtype not in _HANDLES]
-        self._by_value = Dependence([*self._data, *handles], by_value=True)
+        self._decided = [x for op in ancestors([loss]) for x in op.outputs if self._is_decided(x)]
+        self._by_value = Dependence([*self._data, *handles], by_value=True, stops=self._decided)
         self._regularised = None
+
+    def _is_decided(self, tensor: Tensor) -> bool:
+        """Return whether `tensor` is what a batch decides by its data alone."""
+        return tensor.dtype == tf.bool and tensor.shape.rank == 0 and not self._trained.reaches(tensor)
 
     def share(self) -> "BatchWeight":
         """Return the `BatchWeight`."""
@@ -262,7 +268,9 @@ class _Reading:
 
     def _check_apart(self, values: Tensor, numbers: Sequence[Tensor] = ()) -> None:
         """Refuse what holds no number for each example that depends on that example, and on `numbers`, alone."""
-        dependence = Dependence(self._by_value.sources, by_value=True, stops=numbers) if numbers else self._by_value
+        dependence = self._by_value
+        if numbers:
+            dependence = Dependence(dependence.sources, by_value=True, stops=[*numbers, *self._decided])
         if not dependence.reaches(values):
             return
         try:

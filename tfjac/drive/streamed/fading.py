@@ -49,6 +49,7 @@ class FadingModel(BatchMemory):
     """
 
     most_share = 0.1
+    what = "JᵀJ"
 
     def __init__(self, add: Callable, size: int, dtype: tf.DType) -> None:
         self._gram, self._gradient = add("remembered_gram", (size, size), dtype), add("remembered", (size,), dtype)

@@ -100,6 +100,8 @@ class KroneckerMemory:
         forms: list of what `form_of` returns for each variable.
     """
 
+    what = "Kronecker factors of JᵀJ"
+
     def __init__(self, add: Callable, columns: Columns, dtype: tf.DType, forms: list) -> None:
         self._columns, self.dtype = columns, dtype
         self._parts: list[Any] = [
@@ -158,7 +160,7 @@ class KroneckerMemory:
                 and the step is one of conjugate gradients, damped as `state` says, by Nielsen's rule.
             share: scalar, the part of the bounds of α that is used.
         """
-        is_new = tf.constant(True) if streams is None else streams
+        is_new, rests = tf.constant(True) if streams is None else streams, tf.equal(share, 0)
         steps, seen = (
             tf.where(stayed, each.value.value(), tf.zeros([], each.dtype)) for each in (self._steps, self._examples)
         )
@@ -204,9 +206,12 @@ class KroneckerMemory:
             report = report._replace(solver=tf.where(streams, report.solver, iterated.solver))
         moved = objective.position(objective.values()) - before
         idle = [int(Status.NOT_FINITE), int(Status.GRADIENT_TOLERANCE)]
-        wanted = is_new & (weight > 0) & ~tf.reduce_any([tf.equal(report.status, status) for status in idle])
+        is_idle = tf.reduce_any([tf.equal(report.status, status) for status in idle])
+        rests &= is_new & ~report.accepted & ~is_idle
+        report = report._replace(status=tf.where(rests, int(Status.ZERO_LEARNING_RATE), report.status))
+        wanted = is_new & (weight > 0) & ~is_idle
         wanted &= all_finite(diagonal, solver.stiffness, *tf.nest.flatten(inverses))
-        following = _following(report, solver.allowed / self._wanted)
+        following = tf.where(rests, damping, _following(report, solver.allowed / self._wanted))
 
         def keep() -> Tensor:
             for part, block, inverse in zip(self._parts, curvature, inverses):

@@ -67,9 +67,10 @@ class Memory:
     """
 
     keeps_nothing = False
+    taken: list[int]
 
     def __init__(self, add: Callable, size: int, dtype: tf.DType, decay: Any) -> None:
-        self._model, self._decay = FadingModel(add, size, dtype), decay
+        self.model, self._decay = FadingModel(add, size, dtype), decay
 
     def take_step(
         self, objective: SummedObjective, state: State, method: Method, restrictions: Restrictions, weight: Tensor
@@ -87,8 +88,8 @@ class Memory:
         """
         batch = objective.linearise()
         position = objective.position(objective.values())
-        recalled, _ = self._model.recalled(objective, batch, position, self._decay, weight)
-        return _remembering_step(recalled, objective, self._model, state, state, method, weight)[0]
+        recalled, _ = self.model.recalled(objective, batch, position, self._decay, weight)
+        return _remembering_step(recalled, objective, self.model, state, state, method, weight)[0]
 
 
 class News(NamedTuple):
@@ -124,7 +125,10 @@ class AutoMemory:
 
     Attributes:
         keeps_nothing: whether the graph that was traced last remembers nothing, whatever the data.
+        taken: list of the bytes of each variable that it made.
     """
+
+    taken: list[int]
 
     may_be_half = True
     """Whether a model may compute in bfloat16: Kronecker factors are kept then."""

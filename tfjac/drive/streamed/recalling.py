@@ -36,6 +36,9 @@ class BatchMemory(Protocol):
     most_share: float
     """The largest share of noise that the least λ is taken by, see `LeastDamping`."""
 
+    what: str
+    """What is kept, for `plan()`."""
+
     @abc.abstractmethod
     def takes(self, batch: LinearModel) -> Any:
         """Whether a batch can be remembered, a bool or a scalar one: if not, it is taken alone."""

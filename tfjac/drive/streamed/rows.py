@@ -46,6 +46,7 @@ class RowModel(BatchMemory):
     """
 
     most_share = 1.0
+    what = "rows of J"
 
     def __init__(self, add: Callable, columns: Columns, dtype: tf.DType, window: int) -> None:
         self._kernel, self._residual = add("kernel", (window, window), dtype), add("residuals_kept", (window,), dtype)

@@ -61,6 +61,8 @@ class Windows:
         sums: the `Sums` of the window so far.
     """
 
+    what = "sums of JᵀJ"
+
     def __init__(
         self, add: Callable, columns: Columns, dtype: tf.DType, method: Method, state: KeptState, length: int
     ) -> None:

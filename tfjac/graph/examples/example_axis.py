@@ -241,7 +241,7 @@ class WantedAxes(Wanted):
         if axis.inner is not None and any(guess.inner is None for _, guess in analysis.assumed):
             return False
         found = [(analysis.axis(tensor), known) for tensor, known in sources if analysis.axis(tensor) is not None]
-        return bool(found) and all(one == other for one, other in found)
+        return all(one == other for one, other in found)
 
     def propagate(self, op: tf.Operation) -> None:
         wanted = {

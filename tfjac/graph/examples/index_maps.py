@@ -121,10 +121,7 @@ def labelled_sizes(
     longer: dict[str, list] = {}
     for labels, sizes in zip(found[0], given):
         for label, size in zip(labels or (), sizes):
-            if label is not None and size != Size() and size not in longer.setdefault(label, []):
+            if label is not None and size not in longer.setdefault(label, []) and size != Size():
                 longer[label].append(size)
-    followed = [longer.get(label, []) for label in found[1]]
-    return [
-        sizes[0] if len(sizes) == 1 or (sizes and not label.isdigit()) else None
-        for label, sizes in zip(found[1], followed)
-    ]
+    followed = [longer.get(label, [None]) or [Size()] for label in found[1]]
+    return [sizes[0] if len(sizes) == 1 or not label.isdigit() else None for label, sizes in zip(found[1], followed)]

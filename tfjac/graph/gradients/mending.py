@@ -4,6 +4,7 @@ Which ops have one stands among their facts, in `op_facts`. What they are is fou
 gradient of every op that has one with finite differences.
 """
 
+import contextlib
 import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -121,6 +122,24 @@ def mend(ops: Sequence[tf.Operation], sources: Iterable[Tensor] | None = None) -
             _private.set_gradient(op, found.name_for(op.type))
     if sources is not None:
         _check_not_refused(ops, references(sources))
+
+
+@contextlib.contextmanager
+def unmended(graph: tf.Graph) -> Iterator[None]:
+    """Have gradients in `graph` taken as TensorFlow takes them, for as long as the context lasts."""
+    mended = [op for op in _with_bodies(graph.get_operations()) if _is_mended(op)]
+    for op in mended:
+        _private.clear_gradient(op)
+    try:
+        yield
+    finally:
+        for op in mended:
+            _private.set_gradient(op, facts_of(op).gradient.name_for(op.type))
+
+
+def _is_mended(op: tf.Operation) -> bool:
+    found = facts_of(op).gradient
+    return found is not None and _private.gradient_name(op) == found.name_for(op.type)
 
 
 def _with_bodies(ops: Iterable[tf.Operation]) -> Iterator[tf.Operation]:

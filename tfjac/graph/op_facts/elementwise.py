@@ -156,6 +156,18 @@ def _gradient_by_slope(op: tf.Operation, cotangent: Tensor) -> Tensor:
     return times(cotangent, _private.gradient_of_type(op.type)(op, tf.ones_like(cotangent)))
 
 
+def _gradient_by_finite_slope(op: tf.Operation, cotangent: Tensor) -> Tensor:
+    """XLA and TensorFlow's kernels multiply infinity by the slope of a rectifier at zero in ways that differ."""
+    return tf.math.multiply_no_nan(cotangent, _private.gradient_of_type(op.type)(op, tf.ones_like(cotangent)))
+
+
+def _gradient_of_angle(op: tf.Operation, cotangent: Tensor) -> list[Tensor]:
+    """Undetermined at the origin, and of no effect there on the gradients of what does not depend on it."""
+    y, x = op.inputs
+    square = x * x + y * y
+    return _summed_over_repeats(op, [times(cotangent, slope) for slope in (x / square, -y / square)])
+
+
 def _gradient_of_power(op: tf.Operation, cotangent: Tensor) -> list[Tensor]:
     (x, y), power = op.inputs, op.outputs[0]
     logarithm = tf.math.log(tf.where(x > 0, x, tf.ones([], x.dtype)))
@@ -286,7 +298,12 @@ declare(
 declare("MulNoNan", linear="in each", multiplies=True)
 declare("Mul", gradient=Gradient(_gradient_of_product, when=_meets_steep_ones))
 declare("Pow", gradient=Gradient(_gradient_of_power, when=_meets_steep_ones))
-declare("Abs Acos Acosh Asin Cos Cosh Sqrt Square", gradient=Gradient(_gradient_by_slope, when=_meets_steep_ones))
+declare("Acos Acosh Asin Cosh Sqrt", gradient=Gradient(_gradient_by_slope, when=_meets_steep_ones))
+declare(
+    "Abs Cos Elu Erf Erfc Exp Expm1 LeakyRelu Relu Relu6 Selu Sigmoid Softplus Square Tanh",
+    gradient=Gradient(_gradient_by_finite_slope, when=_meets_steep_ones),
+)
+declare("Atan2", gradient=Gradient(_gradient_of_angle))
 declare("Div RealDiv", arithmetic="quotient", linear="in the first")
 declare("Div RealDiv", gradient=Gradient(_gradient_of_quotient, when=_meets_steep_ones))
 declare("DivNoNan", linear="in the first")

@@ -1,5 +1,8 @@
 """Ops that read by index: gathers of rows, and with tuples of indices."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import tensorflow as tf
 
 from tfjac.graph.examples.example_rules import SHARED, Axis, ExampleAxis, NoRule, Wanted, known_shape
@@ -9,7 +12,7 @@ from tfjac.graph.op_facts.elementwise import GREATER, SELECT_V2
 from tfjac.graph.op_facts.joining import PACK
 from tfjac.graph.op_facts.sizes import RANGE
 from tfjac.graph.reading.static_values import static_value
-from tfjac.graph.reading.symbolic_sizes import SymbolicSizes
+from tfjac.graph.reading.symbolic_sizes import Size, SymbolicSizes
 from tfjac.types import Tensor
 
 # --------------------------------------------------------------------------------------------- the axis of the examples
@@ -115,6 +118,16 @@ def _rows_of_gather_nd(op: tf.Operation, rows: Rows, wanted: WantedRows) -> Inpu
     return [(ExampleAxis(0), gathered_from(params, rows, of_rows(indices), op, wanted)), (SHARED, None)]
 
 
+def _gathered_sizes(
+    known: SymbolicSizes, output: Tensor, given: Sequence[list[Size] | Any]
+) -> Sequence[Size | None] | None:
+    """Those of the indices in place of the axis that is picked from."""
+    (params, indices, _), along = given, static_value(output.op.inputs[2])
+    if along is None or output.op.get_attr("batch_dims"):
+        return None
+    return [*params[: int(along)], *indices, *params[int(along) :][1:]]
+
+
 # ---------------------------------------------------------------------------------------------------------------- facts
 
 declare(
@@ -125,6 +138,7 @@ declare(
     meets_weights=True,
     example_axis=_gather,
     rows=_rows_of_gather,
+    sizes=_gathered_sizes,
 )
 declare(
     "ResourceGather",

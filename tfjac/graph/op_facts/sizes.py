@@ -44,6 +44,10 @@ def _counts_from_zero(op: tf.Operation) -> bool | None:
     return True if start == 0 and step == 1 else None
 
 
+def _counted(known: SymbolicSizes, output: Tensor, given: Sequence[list[Size] | Any]) -> Sequence[Size | None] | None:
+    return known.entries(output.op.inputs[1]) if _counts_from_zero(output.op) else None
+
+
 declare(f"{SHAPE} {SHAPES}", looks_at="shapes", entries=_shape)
 declare("Size", looks_at="shapes", entries=_number_of_elements)
 declare("Rank VariableShape", looks_at="shapes")
@@ -53,7 +57,7 @@ declare("BroadcastArgs", value=of_inputs(lambda one, other: np.array(np.broadcas
 declare(BROADCAST_AXES, value=_broadcast_axes)
 declare(RANGE, value=of_inputs(np.arange))
 declare("Where", kind="places")
-declare(RANGE, first_column=_counts_from_zero)
+declare(RANGE, first_column=_counts_from_zero, sizes=_counted)
 declare(f"Where {RANGE}", sized_by="all")
 declare("Fill", sized_by=(0,), value=of_inputs(np.full))
 declare(RESHAPE, sized_by=(1,))

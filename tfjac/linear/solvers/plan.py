@@ -37,7 +37,8 @@ class Plan:
             iterations.
         held: bytes of J as factors and of the passes that it comes from, whichever solver; None where the number of
             residuals is open.
-        hints: what keeps J from being sparse, and what to write instead, a sentence each.
+        hints: what keeps J from being sparse, and what to write instead, a sentence each; and what Keras' optimizer
+            remembers of earlier batches, with bytes.
     """
 
     residuals: int | None
