@@ -16,7 +16,7 @@ Reference: K. Madsen, H. B. Nielsen, O. Tingleff, "Methods for non-linear least 
 
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -192,7 +192,7 @@ class Stepper:
         self._values = self._objective.values()
         self._position = self._objective.position(self._values)
         given = self._position, self._objective.cost, self._system.gradient, self._system.diagonal
-        known = {"prior": self._model.prior, "has_residuals": self._model.has_residuals}
+        known: dict[str, Any] = {"prior": self._model.prior, "has_residuals": self._model.has_residuals}
         known["magnitude"] = self._objective.magnitude(self._values)
         point = point_at(*given, start.state, self._method, **known)
         self._point = point._replace(gradient_norm=largest(self._objective.slope(self._system.gradient)))
