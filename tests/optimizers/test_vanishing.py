@@ -1,5 +1,6 @@
 """Minima where columns of J vanish: with one residual, the cosine of its angle with J is one wherever that is."""
 
+import functools
 import warnings
 
 import numpy as np
@@ -131,6 +132,11 @@ def squares_at_zero():
     return [x], lambda: x**2 - 1.0
 
 
+def cubes_at_zero(count):
+    (x,) = variables_of_zeros((count,))
+    return [x], lambda: x**3 - 1.0
+
+
 def one_maximum_among_minima():
     (x,) = variables_of_zeros((21,))
     return [x], lambda: x**2 + np.where(np.arange(21) == 7, -1.0, 5.0)
@@ -141,6 +147,8 @@ STARTS_WITHOUT_GRADIENT = {
     "a maximum": (squares_at_zero, {}),
     "a maximum at a bound": (squares_at_zero, {"bounds": (0, 2)}),
     "a maximum with a prior": (squares_at_zero, {"prior": (0.0, 10.0)}),
+    "an inflection": (functools.partial(cubes_at_zero, 1), {}),
+    "an inflection of many": (functools.partial(cubes_at_zero, 300), {}),
     "a saddle": (factors_of_zeros, {}),
     "a saddle at bounds": (factors_of_zeros, {"bounds": (0, np.inf)}),
     "a saddle after a step": (network_of_zeros, {}),
