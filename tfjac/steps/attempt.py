@@ -20,6 +20,9 @@ from tfjac.steps.records import Attempt, Leeway, Point, Report, State
 from tfjac.steps.statuses import Status
 from tfjac.types import Function, Tensor
 
+ROUNDINGS = 64
+"""Rounding errors of the cost that say nothing: from a point that meets a tolerance, no more is tried."""
+
 
 class Candidate(NamedTuple):
     """A step that is to be tried.
@@ -235,8 +238,9 @@ def is_decided(attempt: Attempt, point: Point, method: Method) -> Tensor:
 
 def is_over(attempt: Attempt, point: Point, method: Method) -> Tensor:
     """Return whether a step is over after an `Attempt`: accepted, hopeless, or tried often enough."""
-    stands = arrays.not_equal(attempt.standing, int(Status.RUNNING))
-    ended = attempt.accepted | attempt.remeasured | stands | (attempt.attempts >= method.max_attempts)
+    rounding = ROUNDINGS * arrays.finfo(attempt.cost).eps * arrays.absolute(attempt.cost)
+    drowned = arrays.not_equal(attempt.standing, int(Status.RUNNING)) & (arrays.absolute(attempt.reduction) <= rounding)
+    ended = attempt.accepted | attempt.remeasured | drowned | (attempt.attempts >= method.max_attempts)
     return ended | (attempt.damping >= point.highest)
 
 

@@ -112,7 +112,7 @@ def standing_of(
     `_is_rounding`.
 
     Where residuals have a kink, or noise, the next point may have another J, and be far from a minimum. So a step is
-    tried from a point that meets a tolerance, once, and where it is kept the next point must meet one, too.
+    tried from a point that meets a tolerance, and where it is kept the next point must meet one, too.
 
     Args:
         report: the `Report` of a step that is proposed; of one that was taken, it says where that started.

@@ -184,8 +184,7 @@ class Attempt(NamedTuple):
             says of it, if it is the last one.
         accepted: bool.
         remeasured: bool, whether it was rejected, and the damping goes on with another D, from the next step.
-        standing: int32, the `Status` of the point where the step starts: see `standing_of`. One that stands has one
-            attempt.
+        standing: int32, the `Status` of the point where the step starts: see `standing_of`.
         state: tuple, the damping's state after it.
         refused: the same where the attempt was kept, and is taken back later.
     """
