@@ -11,7 +11,7 @@ from tfjac._warn import warn
 from tfjac.arguments import described_value
 from tfjac.drive.replicas.replicated_objective import ReplicatedObjective
 from tfjac.drive.streamed.fading import FadingModel
-from tfjac.drive.streamed.memory import WITHOUT_SCHEDULE, AutoMemory, Memory
+from tfjac.drive.streamed.memory import WITHOUT_SCHEDULE, Memory
 from tfjac.drive.streamed.recalling import BatchMemory
 from tfjac.drive.streamed.rows import RowModel
 from tfjac.drive.streamed.windows import Windows
@@ -162,26 +162,23 @@ class MemoryOptions(NamedTuple):
             raise ValueError(WITHOUT_SCHEDULE + f"Received: learning_rate and memory={self.given!r} with other options")
         if self.sums:
             return SummedBatches(add, variables, method, state, self.given), None
-        dtype, size = tf.as_dtype(method.gram_dtype or as_tf_variable(variables[0]).dtype), Columns(variables).total
-        if self.given == AUTO:
-            if not remembers:
-                return None, None
-            rows_alone = isinstance(method.solver, AutoSolver)
-            choose = partial(_chosen, add_late, Columns(variables), dtype, rows_alone)
-            return None, AutoMemory(add, size, dtype, add_late, choose, _wants_factors, share)
-        return None, None if self.given is None else Memory(add, size, dtype, self.given)
+        decay = self.given if isinstance(self.given, float) else None
+        if not remembers and decay is None:
+            return None, None
+        dtype, columns = tf.as_dtype(method.gram_dtype or as_tf_variable(variables[0]).dtype), Columns(variables)
+        choose = partial(_chosen, add_late, columns, dtype, isinstance(method.solver, AutoSolver), decay)
+        return None, Memory(add, columns.total, dtype, add_late, choose, _wants_factors, share)
 
 
 def plan_with(memory: Any, solver: Solver, sizes: ProblemSizes, batch_size: int | None = None) -> Plan:
     """Return the `Plan` of steps on batches that stream: with Kronecker factors if these are kept, else of a `Solver`.
 
     Args:
-        memory: an `AutoMemory`, another memory, or None.
+        memory: a `Memory`, or None.
         solver, sizes, batch_size: see `plan_of`.
     """
     given = sizes if batch_size is None else sizes.with_examples(batch_size)
-    plan = memory.plan(given) if isinstance(memory, AutoMemory) else None
-    return plan or plan_of(solver, sizes, batch_size)
+    return (memory and memory.plan(given)) or plan_of(solver, sizes, batch_size)
 
 
 def _can_remember(variables: Sequence[Variable], method: Method) -> bool:
@@ -193,7 +190,9 @@ def _can_remember(variables: Sequence[Variable], method: Method) -> bool:
     return exact and plain and free and Columns(variables).total <= most
 
 
-def _chosen(add: Callable, columns: Columns, dtype: Any, may_keep_rows: bool, objective: Any) -> BatchMemory | None:
+def _chosen(
+    add: Callable, columns: Columns, dtype: Any, may_keep_rows: bool, decay: float | None, objective: Any
+) -> BatchMemory | None:
     """Return the `BatchMemory` for an `Objective`: JᵀJ, or the last rows of J; None where both are too large.
 
     Args:
@@ -201,10 +200,11 @@ def _chosen(add: Callable, columns: Columns, dtype: Any, may_keep_rows: bool, ob
         columns: `Columns` of the parameters.
         dtype: of what is remembered.
         may_keep_rows: whether the solver may be that of rows.
+        decay: β, or None.
     """
     outputs = _outputs_of(objective)
     if not may_keep_rows or _keeps_gram(columns.total, outputs):
-        return FadingModel(add, columns.total, dtype)
+        return FadingModel(add, columns.total, dtype, decay)
     return RowModel(add, columns, dtype, WINDOW) if columns.total <= MOST_WITH_ROWS else None
 
 

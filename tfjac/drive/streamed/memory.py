@@ -1,7 +1,7 @@
 """Steps on mini-batches: what earlier batches said is remembered, and fades; where data come again, nothing is.
 
-Two rules make up `memory="auto"`. They were chosen by trials on ten tables with networks of 36 to 1,800 weights and
-batches of 8 to 256 examples, beside Adam; see `benchmarks/any_batch.py`.
+Two rules make up `memory="auto"`; `memory=β` has the second. They were chosen by trials on ten tables with networks of
+36 to 1,800 weights and batches of 8 to 256 examples, beside Adam; see `benchmarks/any_batch.py`.
 
 *How long.* N residuals are remembered, β = 1 − rows/N. With noise σ², a fit to N residuals costs about σ²p/N of excess
 error; without noise, old batches are wrong about the curvature. So N begins at twice the number of weights, and grows
@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from tfjac.drive.streamed.fading import FadingModel
 from tfjac.drive.streamed.kronecker import KroneckerMemory, named
 from tfjac.drive.streamed.least_damping import LeastDamping
 from tfjac.drive.streamed.recalling import BatchMemory, LinearisedObjective, RecallingObjective
@@ -56,41 +55,6 @@ def is_same_loss(loss: Tensor, before: Tensor) -> Tensor:
     return tf.abs(loss - before) <= _SAME_LOSS * tf.maximum(tf.abs(loss), tf.abs(before))
 
 
-class Memory:
-    """A model that fades by the same factor with every batch, and steps with it.
-
-    Args:
-        add: function from a name, a shape and a dtype to a new variable of the optimizer.
-        size: number of parameters.
-        dtype: of H and h.
-        decay: β.
-    """
-
-    keeps_nothing = False
-
-    def __init__(self, add: Callable, size: int, dtype: tf.DType, decay: Any) -> None:
-        self._model, self._decay = FadingModel(add, size, dtype), decay
-
-    def take_step(
-        self, objective: SummedObjective, state: State, method: Method, restrictions: Restrictions, weight: Tensor
-    ) -> Step:
-        """Take a step on a batch and what is remembered, remember the batch, and return the `Step`.
-
-        The cost that is reported is that of both, of which what is remembered is zero before the step. A batch that is
-        not finite changes nothing. Where other code has assigned to the variables, the model is taken there.
-
-        Args:
-            objective: `Objective` of the batch.
-            state: a `State`; method: a `Method`.
-            restrictions: `Restrictions`; there are none.
-            weight: scalar, d: what the batch counts for.
-        """
-        batch = objective.linearise()
-        position = objective.position(objective.values())
-        recalled, _ = self._model.recalled(objective, batch, position, self._decay, weight)
-        return _remembering_step(recalled, objective, self._model, state, state, method, weight)[0]
-
-
 class News(NamedTuple):
     """What a step finds.
 
@@ -107,7 +71,7 @@ class News(NamedTuple):
     steps: tf.Tensor
 
 
-class AutoMemory:
+class Memory:
     """Remembers where data are new, by the rules above, and takes plain steps where they are those of the step before.
 
     The loss at the start of a step tells: on the same data it is the loss at the end of the step before. If the
@@ -150,10 +114,19 @@ class AutoMemory:
     def take_step(
         self, objective: SummedObjective, state: State, method: Method, restrictions: Restrictions, weight: Tensor
     ) -> Step:
-        """Take a step as `Memory.take_step` does, or a plain one, and return the `Step`.
+        """Take a step on a batch and what is remembered, remember the batch, and return the `Step`; or a plain one.
+
+        The cost that is reported is that of both, of which what is remembered is zero before the step. A batch that is
+        not finite changes nothing.
 
         Several workers take plain steps: each of them would have to remember what all have summed up. So do steps by
         products with J: JᵀJ would take a pass for each residual of an example.
+
+        Args:
+            objective: `Objective` of the batch.
+            state: a `State`; method: a `Method`.
+            restrictions: `Restrictions`; there are none.
+            weight: scalar, d: what the batch counts for.
         """
         allowed = method.allowed()
         if self._wants_factors(objective, method):
