@@ -131,7 +131,7 @@ class Memory:
         allowed = method.allowed()
         if self._wants_factors(objective, method):
             at_once = self._news(objective, at_once=True)
-            drawn = self._drawn(objective, method, at_once.steps)
+            drawn = self._drawn(objective, method, at_once)
             if drawn is not None:
                 return self._step_with_factors(objective, drawn, at_once, state, method, restrictions, weight)
         if objective.half is not None:
@@ -180,13 +180,13 @@ class Memory:
         self._note(objective, loss)
         return Step(state, report, sizes, batch.num_rows, tf.constant(False), state)
 
-    def _drawn(self, objective: SummedObjective, method: Method, number: Tensor) -> LinearModel | None:
-        """Return the linear model of a batch with rows drawn by a number; None where there is none.
+    def _drawn(self, objective: SummedObjective, method: Method, news: News) -> LinearModel | None:
+        """Return the linear model of a batch with rows drawn by the number of the step; None where there is none.
 
         Nor is there where those rows are over the memory budget. Of what is left of it, factors take no more.
         """
         try:
-            drawn = objective.linearise(AS_FACTORS._replace(drawn=number))
+            drawn = objective.linearise(AS_FACTORS._replace(drawn=news.steps, farther=news.streams))
         except (ExamplesMix, NoForwardMode):
             return None
         sizes = ProblemSizes.of(drawn, method.gram_dtype, method.scaling.is_one_number)
