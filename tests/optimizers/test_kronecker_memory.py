@@ -12,6 +12,7 @@ from tests.optimizers.test_auto_memory import (
     streams,
     trained_at_once_and_with_a_pause,
     weights,
+    with_chords,
 )
 from tests.precision import floating
 from tfjac.drive.streamed import kronecker
@@ -25,6 +26,12 @@ RNG = np.random.default_rng(0)
 X = RNG.normal(size=(150, 4))
 Y = np.sin(X @ RNG.normal(size=(4, 6)))
 ENOUGH = 200  # examples by which the bound of α has grown
+
+
+def perceptron(inputs, hidden, outputs):
+    keras.utils.set_random_seed(1)
+    units = [layers.Dense(number, "relu") for number in hidden]
+    return keras.Sequential([layers.Input((inputs,)), *units, layers.Dense(outputs)])
 
 
 @pytest.fixture(autouse=True)
@@ -55,12 +62,12 @@ class Factored:
         return x.T @ x / len(x), d.T @ d
 
     def step(self, x, y):
-        _, first, second = self.loss(x @ self.w, y)
+        _, first, second = with_chords(self.loss, x @ self.w, y)
         value = self.total(x, y, self.w)
         gradient = x.T @ first + 2 * self.penalty * self.w
         kept = min(0.95, self.number / (self.number + 1))
         earlier, self.weight = kept * self.weight, kept * self.weight + (1 - kept) * len(x)
-        kept = earlier / self.weight  # a smaller batch counts for less
+        kept, part = earlier / self.weight, min(len(x) / self.weight, 1.0)  # a smaller batch counts for less
         left, right = self.factors(x, second)
         self.left, self.right = kept * self.left + (1 - kept) * left, kept * self.right + (1 - kept) * right
         mean = np.trace(self.left) * np.trace(self.right) / self.w.size
@@ -77,10 +84,10 @@ class Factored:
         model = np.array([[curvature(u, v) for u in pair] for v in pair])
         squared = np.array([[np.sum(u * v) for u in pair] for v in pair])
         slopes = np.array([np.sum(gradient * u) for u in pair])
-        stiffness = (model + damping * squared)[0, 0] / -slopes[0]
+        stiffness = part * (model + damping * squared)[0, 0] / -slopes[0]
         fades = min(kept, 0.8)
         self.stiffness = fades * self.stiffness + (1 - fades) * stiffness
-        most = min(1 / self.stiffness, 1.0)
+        most = min(part / self.stiffness, 1.0)
         self.last, growth = 0 * self.w, 2.0
         for _ in range(5):
             both = model + damping * squared
@@ -275,6 +282,39 @@ def test_a_batch_that_says_nothing_changes_nothing():
     np.testing.assert_array_equal(weights(with_gap), before)
     for one, two in zip(*(kept_in(model.optimizer._memory.model) for model in (with_gap, without))):
         np.testing.assert_array_equal(one, two)
+
+
+@pytest.mark.by_day(None)
+def test_a_small_last_batch_moves_little():
+    """Four examples after batches of 32, of classes that are noise for the most part: they stand for an eighth."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(1604, 8)).astype("float32")
+    y = (x @ rng.normal(size=(8, 16)) + 4 * rng.gumbel(size=(1604, 16))).argmax(axis=1)
+    model = perceptron(8, [32, 32], 16)
+    model.compile(LevenbergMarquardt(), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    for _ in range(3):
+        model.fit(x[:1600], y[:1600], epochs=1, verbose=0)
+        before = model.evaluate(x, y, batch_size=1604, verbose=0)
+        model.train_on_batch(x[1600:], y[1600:])
+        assert model.evaluate(x, y, batch_size=1604, verbose=0) < before + 0.1
+
+
+@pytest.mark.by_day(None)
+@pytest.mark.parametrize("heavy", [True, False])
+def test_rare_classes_and_weights_of_examples_are_learnt(heavy):
+    """3 % of labels are one. Weights of examples differ a hundredfold, or those of classes three hundredfold."""
+    rng = np.random.default_rng(1)
+    y = (rng.uniform(size=(3000, 1)) < 0.03).astype("float32")
+    centres = rng.normal(size=(4, 20))
+    x = np.float32(rng.normal(size=(3000, 20)) + np.where(y > 0, centres[rng.integers(0, 4, 3000)], 0))
+    given = np.exp(2 * rng.normal(size=3000)) if heavy else np.where(y > 0, 30.0, 0.1)[:, 0]
+    model = perceptron(20, [64, 32], 1)
+    model.compile(LevenbergMarquardt(), keras.losses.BinaryCrossentropy(from_logits=True))
+    model.fit(x, y, epochs=3, verbose=0, sample_weight=given)
+    share = np.average(y[:, 0], weights=given)
+    constant = -np.mean(given) * (share * np.log(share) + (1 - share) * np.log(1 - share))
+    assert isinstance(model.optimizer._memory.model, KroneckerMemory)
+    assert model.evaluate(x, y, sample_weight=given, batch_size=3000, verbose=0) < 0.5 * constant
 
 
 @pytest.mark.by_day(None)

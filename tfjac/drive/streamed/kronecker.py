@@ -14,6 +14,9 @@ are small. They were chosen by trials on digits, tables, and an autoencoder, wit
 
 *How far.* α is no more than 1/κ. κ is a mean over batches: the curvature of the batch along Pg over that of what is
 kept. A batch whose predictions are certain has next to no curvature. So it does not tell how far it is safe to go.
+Most of κ is noise: Pg lies along what the examples of the batch say, and the fewer they are, the larger is their
+curvature along it. So of batches that count for less than the mean, κ is larger in proportion, and α no more than that
+part of 1/κ.
 
 *How soon.* What one batch of a new network says is noise for the most part, and units of `relu` that a step of full
 length makes zero for all examples stay so. So the bound of α begins at a tenth, and grows to its full size with the
@@ -192,7 +195,8 @@ class KroneckerMemory:
         diagonal = tf.concat([block.diagonal() for block in curvature], axis=0)
         last = self._last.value.value() * tf.cast(stayed, self.dtype)
         stiffness = self._stiffness.value.value()
-        solver = TwoDirections(precondition, diagonal, last, damping, stiffness, kept, share, streams)
+        part = tf.minimum(tf.math.divide_no_nan(tf.cast(weight, self.dtype), weight_of_all), 1.0)
+        solver = TwoDirections(precondition, diagonal, last, damping, stiffness, kept, part, share, streams)
         rule = NielsenDamping() if streams is None else method.damping
         with_factors = method._replace(solver=solver, damping=rule, acceleration=None, gram_dtype=None)
         start = State((damping, growth), state.scaling)

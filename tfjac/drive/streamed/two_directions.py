@@ -34,12 +34,13 @@ class TwoDirections(Solver):
         damping: scalar, λ of the first attempt.
         stiffness: scalar, κ of the batches before.
         kept: scalar, by what that fades.
+        part: scalar up to one, what the batch counts for over the mean of batches, for which κ is.
         share: scalar, the part of the bound of α that is used.
         streams: scalar bool, whether data are new; None if they are.
 
     Attributes:
         stiffness: scalar, κ with the batch, once it is `prepare`d.
-        allowed: scalar, the part of −Pg that the batch allows.
+        allowed: scalar, the part of −Pg that the batch allows, over `part`.
     """
 
     name = "kronecker"
@@ -55,11 +56,12 @@ class TwoDirections(Solver):
         damping: Tensor,
         stiffness: Tensor,
         kept: Tensor,
+        part: Tensor,
         share: Tensor | float = 1.0,
         streams: Tensor | None = None,
     ) -> None:
         self._precondition, self._diagonal, self._last, self._streams = precondition, diagonal, last, streams
-        self._damping, self._before, self._kept, self._share = damping, stiffness, kept, share
+        self._damping, self._before, self._kept, self._part, self._share = damping, stiffness, kept, part, share
 
     def cost(self, sizes: ProblemSizes) -> Cost:
         """Return zeros: there is nothing to choose."""
@@ -69,12 +71,11 @@ class TwoDirections(Solver):
         """Take g, and products of J with both directions."""
         plane = _Plane(linearisation, self._diagonal, self._precondition, self._last, self._streams)
         stiffness = tf.math.divide_no_nan(plane.stiffness(self._damping), -plane.slopes[0])
-        stiffness = tf.clip_by_value(tf.where(stiffness > 0, stiffness, STIFFEST), 0.0, STIFFEST)
+        stiffness = self._part * tf.clip_by_value(tf.where(stiffness > 0, stiffness, STIFFEST), 0.0, STIFFEST)
         kept = tf.minimum(self._kept, KEPT_OF_STIFFNESS)
         self.stiffness = kept * self._before + (1 - kept) * stiffness
-        plane.most = tf.minimum(1 / self.stiffness, 1.0)
+        plane.most = self._share * tf.minimum(self._part / self.stiffness, 1.0)
         self.allowed = 1 / stiffness
-        plane.most *= self._share
         return plane
 
 
