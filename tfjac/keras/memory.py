@@ -112,7 +112,7 @@ class MemoryOptions(NamedTuple):
         return method._replace(solver=CholeskySolver())
 
     def check(self, variables: Sequence[Variable], solver: Any, gram_dtype: Any, memory_budget: Any) -> None:
-        """Refuse variables that have constraints, or are too many, if something is to be remembered.
+        """Refuse variables that have constraints, if batches are summed up, or are too many to be remembered.
 
         Args:
             variables: list of the variables that are trained.
@@ -125,7 +125,8 @@ class MemoryOptions(NamedTuple):
         """
         if not self.is_asked_for:
             return
-        refuse_constraints(variables, REMEMBERED_WITHOUT_CONSTRAINTS)
+        if self.sums:
+            refuse_constraints(variables, REMEMBERED_WITHOUT_CONSTRAINTS)
         parameters, taken = _size_of(variables, gram_dtype)
         budget = _budget_of(solver, memory_budget)
         if isinstance(solver, AutoSolver) and taken > budget:
@@ -185,9 +186,8 @@ def _can_remember(variables: Sequence[Variable], method: Method) -> bool:
     """Return whether steps of a `Method` can take in what is remembered of earlier batches, at a fair cost."""
     exact = isinstance(method.solver, (AutoSolver, CholeskySolver)) and not method.evidence
     plain = method.acceleration is None or isinstance(method.acceleration, AutoAcceleration)
-    free = all(getattr(variable, "constraint", None) is None for variable in variables)
     most = np.inf if isinstance(method.solver, AutoSolver) else MOST_WITH_GRAM
-    return exact and plain and free and Columns(variables).total <= most
+    return exact and plain and Columns(variables).total <= most
 
 
 def _chosen(

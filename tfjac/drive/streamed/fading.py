@@ -129,6 +129,10 @@ class RecallingLinearisation(Linearisation):
         """Return the same in another dtype."""
         return RecallingLinearisation(self._batch.cast(dtype), self._gram, self._gradient, self._found)
 
+    def gradient(self) -> Tensor:
+        """Return g + h `[p]`."""
+        return self.gram_and_gradient()[1]
+
     def gram_and_gradient(self) -> tuple[Tensor, Tensor]:
         """Return JᵀJ + H `[p, p]` and g + h `[p]`."""
         if self.dtype not in self._found:

@@ -56,7 +56,7 @@ from tfjac.steps.method import Method
 from tfjac.steps.objective import SummedObjective
 from tfjac.steps.records import Report, State
 from tfjac.steps.statuses import Status
-from tfjac.steps.step import take_step
+from tfjac.steps.step import Restrictions, take_step
 from tfjac.types import Tensor
 
 Form: TypeAlias = FormOfWeight | FormOfTable
@@ -144,6 +144,7 @@ class KroneckerMemory:
         batch: LinearModel,
         state: State,
         method: Method,
+        restrictions: Restrictions,
         weight: Tensor,
         stayed: Tensor,
         streams: Tensor | None,
@@ -155,6 +156,7 @@ class KroneckerMemory:
             objective: `SummedObjective` of the batch, which adds up squares or other convex functions.
             batch: its `LinearModel`, with drawn rows.
             state: a `State`; method: a `Method`.
+            restrictions: `Restrictions`, of which bounds are known.
             weight: scalar, what the batch counts for; with zero it is not remembered.
             stayed: scalar bool, whether the variables are where the last step left them; if not, all begins again.
             streams: scalar bool, whether data are new, or None if they are. If not, nothing is recalled nor remembered,
@@ -201,7 +203,7 @@ class KroneckerMemory:
         with_factors = method._replace(solver=solver, damping=rule, acceleration=None, gram_dtype=None)
         start = State((damping, growth), state.scaling)
         before = objective.position(objective.values())
-        step = take_step(LinearisedObjective(objective, batch), start, with_factors)
+        step = take_step(LinearisedObjective(objective, batch), start, with_factors, restrictions)
         report = named(step.report, method, solver)
         if streams is not None:
             iterated = named(report, method, ConjugateGradientSolver())

@@ -125,7 +125,7 @@ class Memory:
         Args:
             objective: `Objective` of the batch.
             state: a `State`; method: a `Method`.
-            restrictions: `Restrictions`; there are none.
+            restrictions: `Restrictions`, of which bounds are known.
             weight: scalar, d: what the batch counts for.
         """
         allowed = method.allowed()
@@ -158,12 +158,12 @@ class Memory:
         self.keeps_nothing = takes is False
         names = [solver.name for solver in method.solver.choose(sizes).solvers]
         if takes is True and names == [self.model.solver.name]:  # the same step, on data that repeat without a memory
-            step, loss = self._step_on_new_data(objective, batch, state, method, weight, streams)
+            step, loss = self._step_on_new_data(objective, batch, state, method, restrictions, weight, streams)
             self._note(objective, loss)
             return step
 
         def remember() -> tuple:
-            step, loss = self._step_on_new_data(objective, batch, state, method, weight)
+            step, loss = self._step_on_new_data(objective, batch, state, method, restrictions, weight)
             return step.state, step.report, loss
 
         def plain() -> tuple:
@@ -217,7 +217,7 @@ class Memory:
 
         def remember(streams: Tensor | None = None) -> tuple:
             share = 1.0 if self._share is None else tf.clip_by_value(tf.cast(self._share(), drawn.dtype), 0, 1)
-            return self.model.take_step(objective, drawn, state, method, weight, stayed, streams, share)
+            return self.model.take_step(objective, drawn, state, method, restrictions, weight, stayed, streams, share)
 
         def iterate() -> tuple:
             solver, start = ConjugateGradientSolver(), LinearisedObjective(objective, drawn)
@@ -271,6 +271,7 @@ class Memory:
         batch: LinearModel,
         state: State,
         method: Method,
+        restrictions: Restrictions,
         weight: Tensor,
         streams: Tensor | None = None,
     ) -> tuple[Step, Tensor]:
@@ -286,12 +287,13 @@ class Memory:
             decay, seen = zeros_unless(streams, decay), zeros_unless(streams, seen)
         self._seen.value.assign(seen)
         bend = None if streams is None or bend is None else bend.where(~streams)
-        given, method = method, method._replace(solver=model.solver, acceleration=bend)
+        asked, method = method, method._replace(solver=model.solver, acceleration=bend)
         position = objective.position(objective.values())
         recalled, diagonal = model.recalled(objective, batch, position, decay, weight)
         damped = self._least.raised(state, method, objective, batch, diagonal, model.most_share, streams)
-        step, loss = _remembering_step(recalled, objective, model, state, damped, method, weight, streams)
-        return step._replace(report=named(step.report, given, model.solver)), tf.cast(loss, tf.float64)
+        given = method, restrictions, weight, streams
+        step, loss = _remembering_step(recalled, objective, model, state, damped, *given)
+        return step._replace(report=named(step.report, asked, model.solver)), tf.cast(loss, tf.float64)
 
 
 def _remembering_step(
@@ -301,6 +303,7 @@ def _remembering_step(
     state: State,
     damped: State,
     method: Method,
+    restrictions: Restrictions,
     weight: Tensor,
     streams: Tensor | None = None,
 ) -> tuple[Step, Tensor]:
@@ -310,7 +313,7 @@ def _remembering_step(
     judged by rounding alone, as where a stream has nothing new to say: else damping would have grown beyond all measure
     when the stream changes. Nothing of this is so where data do not stream, if that is given.
     """
-    step = take_step(recalling, damped, method)
+    step = take_step(recalling, damped, method, restrictions)
     report = step.report
     after = objective.position(objective.values())
     is_idle = tf.equal(report.status, int(Status.NOT_FINITE)) | tf.equal(report.status, int(Status.GRADIENT_TOLERANCE))
