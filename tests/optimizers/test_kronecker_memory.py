@@ -16,8 +16,8 @@ from tests.optimizers.test_auto_memory import (
 )
 from tests.precision import floating
 from tfjac.drive.streamed import kronecker
+from tfjac.drive.streamed.fading import FadingModel
 from tfjac.drive.streamed.kronecker import KroneckerMemory
-from tfjac.drive.streamed.rows import RowModel
 from tfjac.keras import memory
 from tfjac.optimizers import LevenbergMarquardt
 
@@ -37,10 +37,8 @@ def perceptron(inputs, hidden, outputs):
 @pytest.fixture(autouse=True)
 def factors_for_all(monkeypatch):
     """Keep factors of networks of any size and any number of outputs."""
-    monkeypatch.setattr(memory, "MOST_WITH_GRAM", 0)
     monkeypatch.setattr(memory, "SMALL", 0)
     monkeypatch.setattr(memory, "MOST_OUTPUTS", 0)
-    monkeypatch.setattr(memory, "MOST_CLASSES", 0)
 
 
 class Factored:
@@ -87,7 +85,7 @@ class Factored:
         stiffness = part * (model + damping * squared)[0, 0] / -slopes[0]
         fades = min(kept, 0.8)
         self.stiffness = fades * self.stiffness + (1 - fades) * stiffness
-        most = min(part / self.stiffness, 1.0)
+        most = part * min(1 / self.stiffness, 1.0)
         self.last, growth = 0 * self.w, 2.0
         for _ in range(5):
             both = model + damping * squared
@@ -230,14 +228,13 @@ def test_a_text_in_batches_of_open_size_has_factors_of_all_its_weights():
 @pytest.mark.parametrize("often", [False, True])
 def test_many_weights_with_one_output_have_factors_unless_they_multiply_often(often, monkeypatch):
     monkeypatch.setattr(memory, "MOST_OUTPUTS", 4)
-    monkeypatch.setattr(memory, "MOST_WITH_ROWS_OF_LAYERS", 100)
     entry = keras.Input((4,))
     shared = layers.Dense(4, "tanh")
     hidden = layers.Dense(20, "tanh")(shared(shared(shared(shared(shared(entry)))) if often else entry))
     model = keras.Model(entry, layers.Dense(1)(hidden))
     model.compile(LevenbergMarquardt(), "mse", jit_compile=False)
     model.fit(X, Y[:, :1], batch_size=50, verbose=0)
-    assert isinstance(model.optimizer._memory.model, RowModel if often else KroneckerMemory)
+    assert isinstance(model.optimizer._memory.model, FadingModel if often else KroneckerMemory)
 
 
 # ------------------------------------------------------------------------ in company
@@ -351,10 +348,10 @@ def test_a_fit_after_a_restart_is_the_first_one_again(restart, tmp_path):
 
 
 @pytest.mark.by_day(None)
-def test_another_scaling_keeps_rows():
+def test_another_scaling_keeps_the_gram_matrix():
     model = network(scaling="marquardt")
     model.fit(X, Y[:, :2], epochs=1, verbose=0)
-    assert streams(model) and isinstance(model.optimizer._memory.model, RowModel)
+    assert streams(model) and isinstance(model.optimizer._memory.model, FadingModel)
 
 
 # ------------------------------------------------------------------------ at real size

@@ -1,7 +1,6 @@
 """`memory` in the Keras optimizer: what goes with it, and which batches an epoch has."""
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,21 +30,17 @@ from tfjac.types import Variable
 
 AUTO, EPOCH = "auto", "epoch"
 
-SMALL, SMALL_MIXED, PER_OUTPUT, MOST_WITH_GRAM = 1000, 400, 128, 2000
-"""Up to so many weights "auto" keeps JᵀJ of earlier batches; beyond, rows of J, or Kronecker factors. The second number
-is for classes, whose test loss is better with factors, and where examples mix.
-
-Where an example has many outputs and no Kronecker factors, it keeps JᵀJ up to so many weights for each output.
+SMALL, SMALL_MIXED, MOST_WITH_GRAM = 1000, 400, 2000
+"""Up to so many weights "auto" keeps JᵀJ of earlier batches; beyond, Kronecker factors. The second number is for
+classes, whose test loss is better with factors, and where examples mix; the third, where there are no factors. Beyond
+that, and without factors, rows of J are kept.
 """
 
-MOST_WITH_ROWS, WINDOW = 200_000, 512
-"""Up to so many weights "auto" keeps rows of J, and how many rows."""
+WINDOW = 512
+"""How many."""
 
-MOST_WITH_ROWS_OF_LAYERS = 20_000
-"""Up to so many where each weight multiplies once: factors are less near where derivatives share the weights."""
-
-MOST_OUTPUTS, MOST_CLASSES = 4, 1
-"""Up to so many outputs of squares, or of other losses, rows are kept if examples are apart, else Kronecker factors."""
+MOST_OUTPUTS = 4
+"""Up to so many outputs no factors are kept where weights multiply often, as in residuals with derivatives."""
 
 
 class MemoryOptions(NamedTuple):
@@ -166,9 +161,14 @@ class MemoryOptions(NamedTuple):
         decay = self.given if isinstance(self.given, float) else None
         if not remembers and decay is None:
             return None, None
-        dtype, columns = tf.as_dtype(method.gram_dtype or as_tf_variable(variables[0]).dtype), Columns(variables)
-        choose = partial(_chosen, add_late, columns, dtype, isinstance(method.solver, AutoSolver), decay)
-        return None, Memory(add, columns.total, dtype, add_late, choose, _wants_factors, share)
+        dtype, size = tf.as_dtype(method.gram_dtype or as_tf_variable(variables[0]).dtype), Columns(variables).total
+
+        def choose() -> BatchMemory:
+            if decay is not None or size <= MOST_WITH_GRAM:
+                return FadingModel(add_late, size, dtype, decay)
+            return RowModel(add_late, Columns(variables), dtype, WINDOW)
+
+        return None, Memory(add, size, dtype, add_late, choose, _wants_factors, share)
 
 
 def plan_with(memory: Any, solver: Solver, sizes: ProblemSizes, batch_size: int | None = None) -> Plan:
@@ -190,24 +190,6 @@ def _can_remember(variables: Sequence[Variable], method: Method) -> bool:
     return exact and plain and Columns(variables).total <= most
 
 
-def _chosen(
-    add: Callable, columns: Columns, dtype: Any, may_keep_rows: bool, decay: float | None, objective: Any
-) -> BatchMemory | None:
-    """Return the `BatchMemory` for an `Objective`: JᵀJ, or the last rows of J; None where both are too large.
-
-    Args:
-        add: function from a name, a shape and a dtype to a new variable of the optimizer.
-        columns: `Columns` of the parameters.
-        dtype: of what is remembered.
-        may_keep_rows: whether the solver may be that of rows.
-        decay: β, or None.
-    """
-    outputs = _outputs_of(objective)
-    if not may_keep_rows or _keeps_gram(columns.total, outputs):
-        return FadingModel(add, columns.total, dtype, decay)
-    return RowModel(add, columns, dtype, WINDOW) if columns.total <= MOST_WITH_ROWS else None
-
-
 def _wants_factors(objective: Any, method: Method) -> bool:
     """Return whether Kronecker factors are to be kept of an `Objective`, where it has them."""
     objective = objective.inner if isinstance(objective, ObjectiveInUnits) else objective
@@ -218,22 +200,16 @@ def _wants_factors(objective: Any, method: Method) -> bool:
         return False
     if objective.half is not None or total <= min(SMALL, SMALL_MIXED):
         return objective.half is not None
-    few = outputs <= (MOST_OUTPUTS if objective.sums_squares else MOST_CLASSES) and total <= MOST_WITH_ROWS
-    of_classes = outputs > MOST_CLASSES and any(term.of_shares for term in objective.terms)
-    if (total > SMALL and not few) or of_classes or objective.examples_mix():
+    of_classes = outputs > 1 and any(term.of_shares for term in objective.terms)
+    if of_classes or objective.examples_mix():
         return True
-    return total > MOST_WITH_ROWS_OF_LAYERS and not objective.multiplies_often()
+    return total > SMALL and not (outputs <= MOST_OUTPUTS and objective.multiplies_often())
 
 
 def _outputs_of(objective: Any) -> float:
     """Return how many residuals an example has; infinity where the graph leaves it open."""
     sizes = [tensor.shape[1:].num_elements() for tensor, _ in objective.rows]
     return np.inf if None in sizes else sum(sizes) / objective.num_parts
-
-
-def _keeps_gram(parameters: int, outputs: float) -> bool:
-    """Return whether JᵀJ of so many parameters is kept."""
-    return parameters <= min(max(SMALL, PER_OUTPUT * outputs), MOST_WITH_GRAM)
 
 
 def _budget_of(solver: Any, memory_budget: Any) -> float:

@@ -83,6 +83,9 @@ FORGETS_LARGEST = 0.9999
 SHORT, ENOUGH = 0.1, 2400
 """The part of the bound of α at first, and the examples by which it has grown to all of it."""
 
+KEPT_OF_STIFFNESS = 0.8
+"""By what κ fades: λ follows it, and so overshoots where κ is slow."""
+
 FAR = 5.0
 """Residuals are far from zero if the sum of their squares is so many times that of deviations from their means."""
 
@@ -101,10 +104,13 @@ class KroneckerMemory:
         columns: `Columns` of the parameters.
         dtype: of all that is kept.
         forms: list of what `form_of` returns for each variable.
+        share: function without arguments that returns the part of the bounds of α that is used, or None.
     """
 
-    def __init__(self, add: Callable, columns: Columns, dtype: tf.DType, forms: list) -> None:
-        self._columns, self.dtype = columns, dtype
+    def __init__(
+        self, add: Callable, columns: Columns, dtype: tf.DType, forms: list, share: Callable | None = None
+    ) -> None:
+        self._columns, self.dtype, self._share = columns, dtype, share
         self._parts: list[Any] = [
             _Diagonal(add, f"{k}", size, dtype) if form is None else _Sides(add, f"{k}", form, dtype)
             for k, (form, size) in enumerate(zip(forms, columns.sizes))
@@ -119,11 +125,13 @@ class KroneckerMemory:
         self._weight = add("weight_of_batches", (), dtype)
 
     @classmethod
-    def of(cls, add: Callable, columns: Columns, batch: LinearModel, budget: float = math.inf) -> "KroneckerMemory":
+    def of(
+        cls, add: Callable, columns: Columns, batch: LinearModel, budget: float, share: Callable | None
+    ) -> "KroneckerMemory":
         """Return the memory for batches like the first one, a `LinearModel` with drawn rows, within so many bytes."""
         forms = [form_of(factors) for factors in batch.jacobian.factors()]
         with eager_creation():
-            return cls(add, columns, batch.dtype, _within(budget / (LIVE * batch.dtype.size), forms))
+            return cls(add, columns, batch.dtype, _within(budget / (LIVE * batch.dtype.size), forms), share)
 
     def plan(self, sizes: ProblemSizes) -> Plan:
         """Return the `Plan` of steps on batches of `ProblemSizes`; of operations, those that do not grow with them."""
@@ -148,7 +156,6 @@ class KroneckerMemory:
         weight: Tensor,
         stayed: Tensor,
         streams: Tensor | None,
-        share: Tensor | float = 1.0,
     ) -> tuple[State, Report, Tensor]:
         """Take a step, remember the batch, and return the `State`, the `Report`, and the loss of the batch after it.
 
@@ -161,7 +168,6 @@ class KroneckerMemory:
             stayed: scalar bool, whether the variables are where the last step left them; if not, all begins again.
             streams: scalar bool, whether data are new, or None if they are. If not, nothing is recalled nor remembered,
                 and the step is one of conjugate gradients, damped as `state` says, by Nielsen's rule.
-            share: scalar, the part of the bounds of α that is used.
         """
         is_new = tf.constant(True) if streams is None else streams
         steps, seen = (
@@ -170,7 +176,9 @@ class KroneckerMemory:
         examples = tf.cast(num_examples(batch, objective.num_parts), tf.float64)
         batch, alone = _offsets_first(batch, objective, is_new & (steps < FIRST))
         begun = tf.cast(tf.minimum(SHORT + (1 - SHORT) * seen / ENOUGH, 1.0), self.dtype)
-        share *= tf.where(alone, tf.ones_like(begun), begun)
+        share = tf.where(alone, tf.ones_like(begun), begun)
+        if self._share is not None:
+            share *= tf.clip_by_value(tf.cast(self._share(), self.dtype), 0, 1)
         begun = tf.cast(steps, self.dtype)
         kept, weight_of_all = self._share_of_earlier(begun / (begun + 1), weight)
         kept = zeros_unless(is_new, kept)
@@ -196,9 +204,10 @@ class KroneckerMemory:
 
         diagonal = tf.concat([block.diagonal() for block in curvature], axis=0)
         last = self._last.value.value() * tf.cast(stayed, self.dtype)
-        stiffness = self._stiffness.value.value()
         part = tf.minimum(tf.math.divide_no_nan(tf.cast(weight, self.dtype), weight_of_all), 1.0)
-        solver = TwoDirections(precondition, diagonal, last, damping, stiffness, kept, part, share, streams)
+        fades = tf.minimum(kept, KEPT_OF_STIFFNESS)
+        before = fades * self._stiffness.value.value()
+        solver = TwoDirections(precondition, diagonal, last, damping, before, (1 - fades) * part, share * part, streams)
         rule = NielsenDamping() if streams is None else method.damping
         with_factors = method._replace(solver=solver, damping=rule, acceleration=None, gram_dtype=None)
         start = State((damping, growth), state.scaling)
@@ -212,7 +221,7 @@ class KroneckerMemory:
         idle = [int(Status.NOT_FINITE), int(Status.GRADIENT_TOLERANCE)]
         wanted = is_new & (weight > 0) & ~tf.reduce_any([tf.equal(report.status, status) for status in idle])
         wanted &= all_finite(diagonal, solver.stiffness, *tf.nest.flatten(inverses))
-        following = _following(report, solver.allowed / self._wanted)
+        following = _following(report, solver.allowed / (part * self._wanted))
 
         def keep() -> Tensor:
             for part, block, inverse in zip(self._parts, curvature, inverses):

@@ -82,7 +82,7 @@ class Memory:
         size: number of parameters.
         dtype: of what is remembered.
         add_late: the same as `add`, for variables that are made while the first batch is traced.
-        choose: function from the `Objective` of the first batch to the `BatchMemory`, which makes its variables.
+        choose: function that returns a `BatchMemory`, which makes its variables.
         wants_factors: function from an `Objective` and a `Method` to whether Kronecker factors are to be kept instead.
         share: function without arguments that returns by what steps with them are scaled, from 0 to 1; or None.
 
@@ -146,10 +146,7 @@ class Memory:
             return take_step(start, state, method, restrictions)
         if self.model is None:
             with eager_creation():
-                self.model = self._choose(objective)
-        self.keeps_nothing = self.model is None
-        if self.keeps_nothing:
-            return take_step(start, state, method, restrictions)
+                self.model = self._choose()
         news = news or self._news(objective)
         stayed, streams = news.stayed, news.streams
         self._keep_news(news)
@@ -194,7 +191,7 @@ class Memory:
         if left < 0:
             return None
         if not isinstance(self.model, KroneckerMemory):
-            self.model = KroneckerMemory.of(self._add_late, objective.columns, drawn, left)
+            self.model = KroneckerMemory.of(self._add_late, objective.columns, drawn, left, self._share)
         return drawn
 
     def _step_with_factors(
@@ -216,8 +213,7 @@ class Memory:
         self._keep_news(news)
 
         def remember(streams: Tensor | None = None) -> tuple:
-            share = 1.0 if self._share is None else tf.clip_by_value(tf.cast(self._share(), drawn.dtype), 0, 1)
-            return self.model.take_step(objective, drawn, state, method, restrictions, weight, stayed, streams, share)
+            return self.model.take_step(objective, drawn, state, method, restrictions, weight, stayed, streams)
 
         def iterate() -> tuple:
             solver, start = ConjugateGradientSolver(), LinearisedObjective(objective, drawn)
@@ -291,29 +287,26 @@ class Memory:
         position = objective.position(objective.values())
         recalled, diagonal = model.recalled(objective, batch, position, decay, weight)
         damped = self._least.raised(state, method, objective, batch, diagonal, model.most_share, streams)
-        given = method, restrictions, weight, streams
-        step, loss = _remembering_step(recalled, objective, model, state, damped, *given)
+        step = take_step(recalled, damped, method, restrictions)
+        step, loss = _remembered(step, recalled, objective, model, state, weight, streams)
         return step._replace(report=named(step.report, asked, model.solver)), tf.cast(loss, tf.float64)
 
 
-def _remembering_step(
+def _remembered(
+    step: Step,
     recalling: RecallingObjective,
     objective: SummedObjective,
     model: BatchMemory,
     state: State,
-    damped: State,
-    method: Method,
-    restrictions: Restrictions,
     weight: Tensor,
     streams: Tensor | None = None,
 ) -> tuple[Step, Tensor]:
-    """Take a step, remember the batch, and return the `Step`, and the loss of the batch after it.
+    """Remember a batch after a step, and return the `Step`, and the loss of the batch after it.
 
-    The step begins with the `State` `damped`. `state` stays where there was no step to take, and where a step was
+    `state`, that of before, stays where there was no step to take, and where a step was
     judged by rounding alone, as where a stream has nothing new to say: else damping would have grown beyond all measure
     when the stream changes. Nothing of this is so where data do not stream, if that is given.
     """
-    step = take_step(recalling, damped, method, restrictions)
     report = step.report
     after = objective.position(objective.values())
     is_idle = tf.equal(report.status, int(Status.NOT_FINITE)) | tf.equal(report.status, int(Status.GRADIENT_TOLERANCE))
