@@ -206,7 +206,7 @@ def test_masked_recurrent_model_with_two_outputs():
 @pytest.mark.by_day(None)
 def test_large_model_on_small_and_large_batches():
     """Where the batch is open while tracing, the kernel serves small batches and JᵀJ large ones."""
-    model = compiled(mlp(hidden=250))
+    model = compiled(mlp(hidden=250), LevenbergMarquardt(memory=None))
     losses = fit(model, epochs=5, batch_size=72)["loss"]
     assert model.optimizer.solver_used == "kernel" and losses[-1] < 0.5 * losses[0]
 

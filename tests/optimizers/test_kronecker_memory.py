@@ -12,11 +12,12 @@ from tests.optimizers.test_auto_memory import (
     streams,
     trained_at_once_and_with_a_pause,
     weights,
+    with_chords,
 )
 from tests.precision import floating
 from tfjac.drive.streamed import kronecker
+from tfjac.drive.streamed.fading import FadingModel
 from tfjac.drive.streamed.kronecker import KroneckerMemory
-from tfjac.drive.streamed.rows import RowModel
 from tfjac.keras import memory
 from tfjac.optimizers import LevenbergMarquardt, Status
 
@@ -27,13 +28,17 @@ Y = np.sin(X @ RNG.normal(size=(4, 6)))
 ENOUGH = 200  # examples by which the bound of α has grown
 
 
+def perceptron(inputs, hidden, outputs):
+    keras.utils.set_random_seed(1)
+    units = [layers.Dense(number, "relu") for number in hidden]
+    return keras.Sequential([layers.Input((inputs,)), *units, layers.Dense(outputs)])
+
+
 @pytest.fixture(autouse=True)
 def factors_for_all(monkeypatch):
     """Keep factors of networks of any size and any number of outputs."""
-    monkeypatch.setattr(memory, "MOST_WITH_GRAM", 0)
     monkeypatch.setattr(memory, "SMALL", 0)
     monkeypatch.setattr(memory, "MOST_OUTPUTS", 0)
-    monkeypatch.setattr(memory, "MOST_CLASSES", 0)
 
 
 class Factored:
@@ -55,12 +60,12 @@ class Factored:
         return x.T @ x / len(x), d.T @ d
 
     def step(self, x, y):
-        _, first, second = self.loss(x @ self.w, y)
+        _, first, second = with_chords(self.loss, x @ self.w, y)
         value = self.total(x, y, self.w)
         gradient = x.T @ first + 2 * self.penalty * self.w
         kept = min(0.95, self.number / (self.number + 1))
         earlier, self.weight = kept * self.weight, kept * self.weight + (1 - kept) * len(x)
-        kept = earlier / self.weight  # a smaller batch counts for less
+        kept, part = earlier / self.weight, min(len(x) / self.weight, 1.0)  # a smaller batch counts for less
         left, right = self.factors(x, second)
         self.left, self.right = kept * self.left + (1 - kept) * left, kept * self.right + (1 - kept) * right
         mean = np.trace(self.left) * np.trace(self.right) / self.w.size
@@ -77,10 +82,10 @@ class Factored:
         model = np.array([[curvature(u, v) for u in pair] for v in pair])
         squared = np.array([[np.sum(u * v) for u in pair] for v in pair])
         slopes = np.array([np.sum(gradient * u) for u in pair])
-        stiffness = (model + damping * squared)[0, 0] / -slopes[0]
+        stiffness = part * (model + damping * squared)[0, 0] / -slopes[0]
         fades = min(kept, 0.8)
         self.stiffness = fades * self.stiffness + (1 - fades) * stiffness
-        most = min(1 / self.stiffness, 1.0)
+        most = part * min(1 / self.stiffness, 1.0)
         self.last, growth = 0 * self.w, 2.0
         for _ in range(5):
             both = model + damping * squared
@@ -239,14 +244,13 @@ def test_a_text_in_batches_of_open_size_has_factors_of_all_its_weights():
 @pytest.mark.parametrize("often", [False, True])
 def test_many_weights_with_one_output_have_factors_unless_they_multiply_often(often, monkeypatch):
     monkeypatch.setattr(memory, "MOST_OUTPUTS", 4)
-    monkeypatch.setattr(memory, "MOST_WITH_ROWS_OF_LAYERS", 100)
     entry = keras.Input((4,))
     shared = layers.Dense(4, "tanh")
     hidden = layers.Dense(20, "tanh")(shared(shared(shared(shared(shared(entry)))) if often else entry))
     model = keras.Model(entry, layers.Dense(1)(hidden))
     model.compile(LevenbergMarquardt(), "mse", jit_compile=False)
     model.fit(X, Y[:, :1], batch_size=50, verbose=0)
-    assert isinstance(model.optimizer._memory.model, RowModel if often else KroneckerMemory)
+    assert isinstance(model.optimizer._memory.model, FadingModel if often else KroneckerMemory)
 
 
 # ------------------------------------------------------------------------ in company
@@ -294,6 +298,39 @@ def test_a_batch_that_says_nothing_changes_nothing():
 
 
 @pytest.mark.by_day(None)
+def test_a_small_last_batch_moves_little():
+    """Four examples after batches of 32, of classes that are noise for the most part: they stand for an eighth."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(1604, 8)).astype("float32")
+    y = (x @ rng.normal(size=(8, 16)) + 4 * rng.gumbel(size=(1604, 16))).argmax(axis=1)
+    model = perceptron(8, [32, 32], 16)
+    model.compile(LevenbergMarquardt(), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    for _ in range(3):
+        model.fit(x[:1600], y[:1600], epochs=1, verbose=0)
+        before = model.evaluate(x, y, batch_size=1604, verbose=0)
+        model.train_on_batch(x[1600:], y[1600:])
+        assert model.evaluate(x, y, batch_size=1604, verbose=0) < before + 0.1
+
+
+@pytest.mark.by_day(None)
+@pytest.mark.parametrize("heavy", [True, False])
+def test_rare_classes_and_weights_of_examples_are_learnt(heavy):
+    """3 % of labels are one. Weights of examples differ a hundredfold, or those of classes three hundredfold."""
+    rng = np.random.default_rng(1)
+    y = (rng.uniform(size=(3000, 1)) < 0.03).astype("float32")
+    centres = rng.normal(size=(4, 20))
+    x = np.float32(rng.normal(size=(3000, 20)) + np.where(y > 0, centres[rng.integers(0, 4, 3000)], 0))
+    given = np.exp(2 * rng.normal(size=3000)) if heavy else np.where(y > 0, 30.0, 0.1)[:, 0]
+    model = perceptron(20, [64, 32], 1)
+    model.compile(LevenbergMarquardt(), keras.losses.BinaryCrossentropy(from_logits=True))
+    model.fit(x, y, epochs=3, verbose=0, sample_weight=given)
+    share = np.average(y[:, 0], weights=given)
+    constant = -np.mean(given) * (share * np.log(share) + (1 - share) * np.log(1 - share))
+    assert isinstance(model.optimizer._memory.model, KroneckerMemory)
+    assert model.evaluate(x, y, sample_weight=given, batch_size=3000, verbose=0) < 0.5 * constant
+
+
+@pytest.mark.by_day(None)
 def test_saved_in_the_middle_of_an_epoch_and_gone_on(tmp_path):
     whole, loaded = trained_at_once_and_with_a_pause(tmp_path)
     assert whole.optimizer.solver_used == "kronecker"
@@ -327,10 +364,10 @@ def test_a_fit_after_a_restart_is_the_first_one_again(restart, tmp_path):
 
 
 @pytest.mark.by_day(None)
-def test_another_scaling_keeps_rows():
+def test_another_scaling_keeps_the_gram_matrix():
     model = network(scaling="marquardt")
     model.fit(X, Y[:, :2], epochs=1, verbose=0)
-    assert streams(model) and isinstance(model.optimizer._memory.model, RowModel)
+    assert streams(model) and isinstance(model.optimizer._memory.model, FadingModel)
 
 
 # ------------------------------------------------------------------------ at real size

@@ -168,7 +168,7 @@ def test_digits_with_176_thousand_weights_beside_adam():
 @pytest.mark.by_day(None)
 @pytest.mark.filterwarnings("ignore:tfjac. moving statistics")
 @pytest.mark.parametrize("mixes", [False, True])
-def test_of_one_output_rows_are_kept_only_where_examples_are_apart(mixes):
+def test_a_small_network_has_factors_only_where_examples_mix(mixes):
     keras.utils.set_random_seed(0)
     norm = [layers.BatchNormalization()] if mixes else []
     model = keras.Sequential([layers.Input((20,)), layers.Dense(20), *norm, layers.Activation("tanh"), layers.Dense(1)])

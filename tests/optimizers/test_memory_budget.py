@@ -99,7 +99,7 @@ def test_fit_has_it_and_keeps_it_in_its_configuration():
     optimizer = LevenbergMarquardt(memory_budget=1e9)
     assert LevenbergMarquardt.from_config(optimizer.get_config()).get_config()["memory_budget"] == 1e9
     model = keras.Sequential([keras.Input((30,)), keras.layers.Dense(100, "tanh"), keras.layers.Dense(1)])
-    model.compile(optimizer=LevenbergMarquardt(solver="auto", memory_budget=5e6), loss="mse")
+    model.compile(optimizer=LevenbergMarquardt(memory=None, memory_budget=5e6), loss="mse")
     model.fit(np.ones((8, 30)), np.ones((8, 1)), verbose=0)
     assert model.optimizer.plan().solver == "kernel or cg"  # JᵀJ of 3,201 weights is 82 MB
 

@@ -221,8 +221,9 @@ def outputs_in(unit, monkeypatch, kind):
     """The outputs of a network after eight epochs, over the unit of its targets; its last layer is made as large."""
     if kind != "gram":
         monkeypatch.setattr(memory, "SMALL", 0)
-    if kind == "factors":
-        monkeypatch.setattr(memory, "MOST_OUTPUTS", 0)
+    if kind == "rows":
+        monkeypatch.setattr(memory, "MOST_WITH_GRAM", 0)
+        monkeypatch.setattr(memory, "_wants_factors", lambda *_: False)
     with floating("float64"):
         model = mlp(20, 20) if kind == "rows" else mlp()
         model.layers[-1].set_weights([unit * each for each in model.layers[-1].get_weights()])

@@ -82,7 +82,7 @@ class LevenbergMarquardt(StepDiagnostics, SavesLateVariables, keras.optimizers.O
             there is nothing more to gain from it. What is random, such as dropout, is drawn once for all of them.
         memory: what is remembered of earlier batches. `"auto"`: a quadratic model of them, as soon as the data of a
             step are others than those of the step before, and nothing while they are the same; of large networks by
-            Kronecker factors; without constraints; see `docs/mini_batches.md`. None: nothing, each fits its own batch.
+            Kronecker factors; see `docs/mini_batches.md`. None: nothing, each fits its own batch.
             A number β between 0 and 1: JᵀJ, which fades by β with each batch: recursive least squares with forgetting.
             A number of batches, or `"epoch"`: JᵀJ, Jᵀr and the loss are summed up over so many batches, which equals
             the step of the full batch to rounding; `"epoch"` is told of epochs by `callbacks.StepMonitor()` or

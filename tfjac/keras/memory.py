@@ -12,7 +12,7 @@ from tfjac._warn import warn
 from tfjac.arguments import described_value
 from tfjac.drive.replicas.replicated_objective import ReplicatedObjective
 from tfjac.drive.streamed.fading import FadingModel
-from tfjac.drive.streamed.memory import WITHOUT_SCHEDULE, AutoMemory, Memory
+from tfjac.drive.streamed.memory import WITHOUT_SCHEDULE, Memory
 from tfjac.drive.streamed.recalling import BatchMemory
 from tfjac.drive.streamed.rows import RowModel
 from tfjac.drive.streamed.windows import Windows
@@ -32,21 +32,17 @@ from tfjac.types import Variable
 
 AUTO, EPOCH = "auto", "epoch"
 
-SMALL, SMALL_MIXED, PER_OUTPUT, MOST_WITH_GRAM = 1000, 400, 128, 2000
-"""Up to so many weights "auto" keeps JᵀJ of earlier batches; beyond, rows of J, or Kronecker factors. The second number
-is for classes, whose test loss is better with factors, and where examples mix.
-
-Where an example has many outputs and no Kronecker factors, it keeps JᵀJ up to so many weights for each output.
+SMALL, SMALL_MIXED, MOST_WITH_GRAM = 1000, 400, 2000
+"""Up to so many weights "auto" keeps JᵀJ of earlier batches; beyond, Kronecker factors. The second number is for
+classes, whose test loss is better with factors, and where examples mix; the third, where there are no factors. Beyond
+that, and without factors, rows of J are kept.
 """
 
-MOST_WITH_ROWS, WINDOW = 200_000, 512
-"""Up to so many weights "auto" keeps rows of J, and how many rows."""
+WINDOW = 512
+"""How many."""
 
-MOST_WITH_ROWS_OF_LAYERS = 20_000
-"""Up to so many where each weight multiplies once: factors are less near where derivatives share the weights."""
-
-MOST_OUTPUTS, MOST_CLASSES = 4, 1
-"""Up to so many outputs of squares, or of other losses, rows are kept if examples are apart, else Kronecker factors."""
+MOST_OUTPUTS = 4
+"""Up to so many outputs no factors are kept where weights multiply often, as in residuals with derivatives."""
 
 
 class MemoryOptions(NamedTuple):
@@ -113,7 +109,7 @@ class MemoryOptions(NamedTuple):
         return method._replace(solver=CholeskySolver())
 
     def check(self, variables: Sequence[Variable], solver: Any, gram_dtype: Any, memory_budget: Any) -> None:
-        """Refuse variables that have constraints, or are too many, if something is to be remembered.
+        """Refuse variables that have constraints, if batches are summed up, or are too many to be remembered.
 
         Args:
             variables: list of the variables that are trained.
@@ -126,7 +122,8 @@ class MemoryOptions(NamedTuple):
         """
         if not self.is_asked_for:
             return
-        refuse_constraints(variables, REMEMBERED_WITHOUT_CONSTRAINTS)
+        if self.sums:
+            refuse_constraints(variables, REMEMBERED_WITHOUT_CONSTRAINTS)
         parameters, taken = _size_of(variables, gram_dtype)
         budget = _budget_of(solver, memory_budget)
         if isinstance(solver, AutoSolver) and taken > budget:
@@ -163,17 +160,20 @@ class MemoryOptions(NamedTuple):
             raise ValueError(WITHOUT_SCHEDULE + f"Received: learning_rate and memory={self.given!r} with other options")
         taken: list[int] = []
         add, add_late = (partial(_counting, taken, each) for each in (add, add_late))
-        dtype, size = tf.as_dtype(method.gram_dtype or as_tf_variable(variables[0]).dtype), Columns(variables).total
         summing: SummedBatches | None = None
-        memory: AutoMemory | Memory | None = None
+        memory: Memory | None = None
+        decay = self.given if isinstance(self.given, float) else None
+        dtype, size = tf.as_dtype(method.gram_dtype or as_tf_variable(variables[0]).dtype), Columns(variables).total
+
+        def choose() -> BatchMemory:
+            if decay is not None or size <= MOST_WITH_GRAM:
+                return FadingModel(add_late, size, dtype, decay)
+            return RowModel(add_late, Columns(variables), dtype, WINDOW)
+
         if self.sums:
             summing = SummedBatches(add, variables, method, state, self.given)
-        elif remembers:
-            rows_alone = isinstance(method.solver, AutoSolver)
-            choose = partial(_chosen, add_late, Columns(variables), dtype, rows_alone)
-            memory = AutoMemory(add, size, dtype, add_late, choose, _wants_factors, share)
-        elif self.is_asked_for:
-            memory = Memory(add, size, dtype, self.given)
+        elif remembers or decay is not None:
+            memory = Memory(add, size, dtype, add_late, choose, _wants_factors, share)
         found = summing or memory
         if found is not None:
             found.taken = taken
@@ -184,11 +184,11 @@ def plan_with(memory: Any, solver: Solver, sizes: ProblemSizes, batch_size: int 
     """Return the `Plan` of steps on batches that stream: with Kronecker factors if these are kept, else of a `Solver`.
 
     Args:
-        memory: an `AutoMemory`, another memory, a `SummedBatches`, or None.
+        memory: a `Memory`, a `SummedBatches`, or None.
         solver, sizes, batch_size: see `plan_of`.
     """
     given = sizes if batch_size is None else sizes.with_examples(batch_size)
-    plan = memory.plan(given) if isinstance(memory, AutoMemory) else None
+    plan = memory.plan(given) if isinstance(memory, Memory) else None
     if memory is None or memory.keeps_nothing or memory.model is None:
         return plan_of(solver, sizes, batch_size)
     kept = f"remembered of earlier batches: {memory.model.what}, {bytes_in_words(sum(memory.taken))}"
@@ -205,24 +205,8 @@ def _can_remember(variables: Sequence[Variable], method: Method) -> bool:
     """Return whether steps of a `Method` can take in what is remembered of earlier batches, at a fair cost."""
     exact = isinstance(method.solver, (AutoSolver, CholeskySolver)) and not method.evidence
     plain = method.acceleration is None or isinstance(method.acceleration, AutoAcceleration)
-    free = all(getattr(variable, "constraint", None) is None for variable in variables)
     most = np.inf if isinstance(method.solver, AutoSolver) else MOST_WITH_GRAM
-    return exact and plain and free and Columns(variables).total <= most
-
-
-def _chosen(add: Callable, columns: Columns, dtype: Any, may_keep_rows: bool, objective: Any) -> BatchMemory | None:
-    """Return the `BatchMemory` for an `Objective`: JᵀJ, or the last rows of J; None where both are too large.
-
-    Args:
-        add: function from a name, a shape and a dtype to a new variable of the optimizer.
-        columns: `Columns` of the parameters.
-        dtype: of what is remembered.
-        may_keep_rows: whether the solver may be that of rows.
-    """
-    outputs = _outputs_of(objective)
-    if not may_keep_rows or _keeps_gram(columns.total, outputs):
-        return FadingModel(add, columns.total, dtype)
-    return RowModel(add, columns, dtype, WINDOW) if columns.total <= MOST_WITH_ROWS else None
+    return exact and plain and Columns(variables).total <= most
 
 
 def _wants_factors(objective: Any, method: Method) -> bool:
@@ -235,22 +219,16 @@ def _wants_factors(objective: Any, method: Method) -> bool:
         return False
     if objective.half is not None or total <= min(SMALL, SMALL_MIXED):
         return objective.half is not None
-    few = outputs <= (MOST_OUTPUTS if objective.sums_squares else MOST_CLASSES) and total <= MOST_WITH_ROWS
-    of_classes = outputs > MOST_CLASSES and any(term.of_shares for term in objective.terms)
-    if (total > SMALL and not few) or of_classes or objective.examples_mix():
+    of_classes = outputs > 1 and any(term.of_shares for term in objective.terms)
+    if of_classes or objective.examples_mix():
         return True
-    return total > MOST_WITH_ROWS_OF_LAYERS and not objective.multiplies_often()
+    return total > SMALL and not (outputs <= MOST_OUTPUTS and objective.multiplies_often())
 
 
 def _outputs_of(objective: Any) -> float:
     """Return how many residuals an example has; infinity where the graph leaves it open."""
     sizes = [tensor.shape[1:].num_elements() for tensor, _ in objective.rows]
     return np.inf if None in sizes else sum(sizes) / objective.num_parts
-
-
-def _keeps_gram(parameters: int, outputs: float) -> bool:
-    """Return whether JᵀJ of so many parameters is kept."""
-    return parameters <= min(max(SMALL, PER_OUTPUT * outputs), MOST_WITH_GRAM)
 
 
 def _budget_of(solver: Any, memory_budget: Any) -> float:

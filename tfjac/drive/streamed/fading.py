@@ -46,22 +46,25 @@ class FadingModel(BatchMemory):
         add: function from a name, a shape and a dtype to a new variable of the optimizer.
         size: number of parameters, p.
         dtype: of H and h.
+        decay: β, or None for that of the rule.
     """
 
     most_share = 0.1
     what = "JᵀJ"
 
-    def __init__(self, add: Callable, size: int, dtype: tf.DType) -> None:
+    def __init__(self, add: Callable, size: int, dtype: tf.DType, decay: float | None = None) -> None:
         self._gram, self._gradient = add("remembered_gram", (size, size), dtype), add("remembered", (size,), dtype)
         self._centre, self._weight = add("centre_of_remembered", (size,), dtype), add("weight_of_last", (), "float64")
-        self.dtype, self.solver, self._size = dtype, CholeskySolver(), size
+        self.dtype, self.solver, self._size, self._decay = dtype, CholeskySolver(), size, decay
 
     def takes(self, batch: LinearModel) -> Any:
         """Return True: what a batch says takes the same place, however large it is."""
         return True
 
     def decay(self, seen: Tensor, rows: Tensor) -> Tensor:
-        """Return β = 1 − rows/N."""
+        """Return β: as it was given, or 1 − rows/N."""
+        if self._decay is not None:
+            return tf.where(seen > 0, tf.constant(self._decay, seen.dtype), 0.0)
         window = tf.maximum(SHARE_OF_SEEN * (seen + rows), max(WINDOW_PER_WEIGHT * self._size, LEAST_WINDOW))
         return tf.where(seen > 0, tf.maximum(1 - rows / window, 0.0), 0.0)
 
@@ -126,6 +129,10 @@ class RecallingLinearisation(Linearisation):
     def cast(self, dtype: tf.DType) -> "RecallingLinearisation":
         """Return the same in another dtype."""
         return RecallingLinearisation(self._batch.cast(dtype), self._gram, self._gradient, self._found)
+
+    def gradient(self) -> Tensor:
+        """Return g + h `[p]`."""
+        return self.gram_and_gradient()[1]
 
     def gram_and_gradient(self) -> tuple[Tensor, Tensor]:
         """Return JᵀJ + H `[p, p]` and g + h `[p]`."""

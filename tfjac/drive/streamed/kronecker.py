@@ -14,6 +14,9 @@ are small. They were chosen by trials on digits, tables, and an autoencoder, wit
 
 *How far.* α is no more than 1/κ. κ is a mean over batches: the curvature of the batch along Pg over that of what is
 kept. A batch whose predictions are certain has next to no curvature. So it does not tell how far it is safe to go.
+Most of κ is noise: Pg lies along what the examples of the batch say, and the fewer they are, the larger is their
+curvature along it. So of batches that count for less than the mean, κ is larger in proportion, and α no more than that
+part of 1/κ.
 
 *How soon.* What one batch of a new network says is noise for the most part, and units of `relu` that a step of full
 length makes zero for all examples stay so. So the bound of α begins at a tenth, and grows to its full size with the
@@ -53,7 +56,7 @@ from tfjac.steps.method import Method
 from tfjac.steps.objective import SummedObjective
 from tfjac.steps.records import Report, State
 from tfjac.steps.statuses import Status
-from tfjac.steps.step import take_step
+from tfjac.steps.step import Restrictions, take_step
 from tfjac.types import Tensor
 
 Form: TypeAlias = FormOfWeight | FormOfTable
@@ -80,6 +83,9 @@ FORGETS_LARGEST = 0.9999
 SHORT, ENOUGH = 0.1, 2400
 """The part of the bound of α at first, and the examples by which it has grown to all of it."""
 
+KEPT_OF_STIFFNESS = 0.8
+"""By what κ fades: λ follows it, and so overshoots where κ is slow."""
+
 FAR = 5.0
 """Residuals are far from zero if the sum of their squares is so many times that of deviations from their means."""
 
@@ -98,12 +104,15 @@ class KroneckerMemory:
         columns: `Columns` of the parameters.
         dtype: of all that is kept.
         forms: list of what `form_of` returns for each variable.
+        share: function without arguments that returns the part of the bounds of α that is used, or None.
     """
 
     what = "Kronecker factors of JᵀJ"
 
-    def __init__(self, add: Callable, columns: Columns, dtype: tf.DType, forms: list) -> None:
-        self._columns, self.dtype = columns, dtype
+    def __init__(
+        self, add: Callable, columns: Columns, dtype: tf.DType, forms: list, share: Callable | None = None
+    ) -> None:
+        self._columns, self.dtype, self._share = columns, dtype, share
         self._parts: list[Any] = [
             _Diagonal(add, f"{k}", size, dtype) if form is None else _Sides(add, f"{k}", form, dtype)
             for k, (form, size) in enumerate(zip(forms, columns.sizes))
@@ -118,11 +127,13 @@ class KroneckerMemory:
         self._weight = add("weight_of_batches", (), dtype)
 
     @classmethod
-    def of(cls, add: Callable, columns: Columns, batch: LinearModel, budget: float = math.inf) -> "KroneckerMemory":
+    def of(
+        cls, add: Callable, columns: Columns, batch: LinearModel, budget: float, share: Callable | None
+    ) -> "KroneckerMemory":
         """Return the memory for batches like the first one, a `LinearModel` with drawn rows, within so many bytes."""
         forms = [form_of(factors) for factors in batch.jacobian.factors()]
         with eager_creation():
-            return cls(add, columns, batch.dtype, _within(budget / (LIVE * batch.dtype.size), forms))
+            return cls(add, columns, batch.dtype, _within(budget / (LIVE * batch.dtype.size), forms), share)
 
     def plan(self, sizes: ProblemSizes) -> Plan:
         """Return the `Plan` of steps on batches of `ProblemSizes`; of operations, those that do not grow with them."""
@@ -143,10 +154,10 @@ class KroneckerMemory:
         batch: LinearModel,
         state: State,
         method: Method,
+        restrictions: Restrictions,
         weight: Tensor,
         stayed: Tensor,
         streams: Tensor | None,
-        share: Tensor | float = 1.0,
     ) -> tuple[State, Report, Tensor]:
         """Take a step, remember the batch, and return the `State`, the `Report`, and the loss of the batch after it.
 
@@ -154,20 +165,22 @@ class KroneckerMemory:
             objective: `SummedObjective` of the batch, which adds up squares or other convex functions.
             batch: its `LinearModel`, with drawn rows.
             state: a `State`; method: a `Method`.
+            restrictions: `Restrictions`, of which bounds are known.
             weight: scalar, what the batch counts for; with zero it is not remembered.
             stayed: scalar bool, whether the variables are where the last step left them; if not, all begins again.
             streams: scalar bool, whether data are new, or None if they are. If not, nothing is recalled nor remembered,
                 and the step is one of conjugate gradients, damped as `state` says, by Nielsen's rule.
-            share: scalar, the part of the bounds of α that is used.
         """
-        is_new, rests = tf.constant(True) if streams is None else streams, tf.equal(share, 0)
+        is_new = tf.constant(True) if streams is None else streams
         steps, seen = (
             tf.where(stayed, each.value.value(), tf.zeros([], each.dtype)) for each in (self._steps, self._examples)
         )
         examples = tf.cast(num_examples(batch, objective.num_parts), tf.float64)
         batch, alone = _offsets_first(batch, objective, is_new & (steps < FIRST))
         begun = tf.cast(tf.minimum(SHORT + (1 - SHORT) * seen / ENOUGH, 1.0), self.dtype)
-        share *= tf.where(alone, tf.ones_like(begun), begun)
+        share = tf.where(alone, tf.ones_like(begun), begun)
+        if self._share is not None:
+            share *= tf.clip_by_value(tf.cast(self._share(), self.dtype), 0, 1)
         begun = tf.cast(steps, self.dtype)
         kept, weight_of_all = self._share_of_earlier(begun / (begun + 1), weight)
         kept = zeros_unless(is_new, kept)
@@ -193,13 +206,15 @@ class KroneckerMemory:
 
         diagonal = tf.concat([block.diagonal() for block in curvature], axis=0)
         last = self._last.value.value() * tf.cast(stayed, self.dtype)
-        stiffness = self._stiffness.value.value()
-        solver = TwoDirections(precondition, diagonal, last, damping, stiffness, kept, share, streams)
+        part = tf.minimum(tf.math.divide_no_nan(tf.cast(weight, self.dtype), weight_of_all), 1.0)
+        fades = tf.minimum(kept, KEPT_OF_STIFFNESS)
+        before = fades * self._stiffness.value.value()
+        solver = TwoDirections(precondition, diagonal, last, damping, before, (1 - fades) * part, share * part, streams)
         rule = NielsenDamping() if streams is None else method.damping
         with_factors = method._replace(solver=solver, damping=rule, acceleration=None, gram_dtype=None)
         start = State((damping, growth), state.scaling)
         before = objective.position(objective.values())
-        step = take_step(LinearisedObjective(objective, batch), start, with_factors)
+        step = take_step(LinearisedObjective(objective, batch), start, with_factors, restrictions)
         report = named(step.report, method, solver)
         if streams is not None:
             iterated = named(report, method, ConjugateGradientSolver())
@@ -207,11 +222,11 @@ class KroneckerMemory:
         moved = objective.position(objective.values()) - before
         idle = [int(Status.NOT_FINITE), int(Status.GRADIENT_TOLERANCE)]
         is_idle = tf.reduce_any([tf.equal(report.status, status) for status in idle])
-        rests &= is_new & ~report.accepted & ~is_idle
+        rests = tf.equal(share, 0) & is_new & ~report.accepted & ~is_idle
         report = report._replace(status=tf.where(rests, int(Status.ZERO_LEARNING_RATE), report.status))
         wanted = is_new & (weight > 0) & ~is_idle
         wanted &= all_finite(diagonal, solver.stiffness, *tf.nest.flatten(inverses))
-        following = tf.where(rests, damping, _following(report, solver.allowed / self._wanted))
+        following = tf.where(rests, damping, _following(report, solver.allowed / (part * self._wanted)))
 
         def keep() -> Tensor:
             for part, block, inverse in zip(self._parts, curvature, inverses):

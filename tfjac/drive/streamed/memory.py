@@ -1,7 +1,7 @@
 """Steps on mini-batches: what earlier batches said is remembered, and fades; where data come again, nothing is.
 
-Two rules make up `memory="auto"`. They were chosen by trials on ten tables with networks of 36 to 1,800 weights and
-batches of 8 to 256 examples, beside Adam; see `benchmarks/any_batch.py`.
+Two rules make up `memory="auto"`; `memory=β` has the second. They were chosen by trials on ten tables with networks of
+36 to 1,800 weights and batches of 8 to 256 examples, beside Adam; see `benchmarks/any_batch.py`.
 
 *How long.* N residuals are remembered, β = 1 − rows/N. With noise σ², a fit to N residuals costs about σ²p/N of excess
 error; without noise, old batches are wrong about the curvature. So N begins at twice the number of weights, and grows
@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from tfjac.drive.streamed.fading import FadingModel
 from tfjac.drive.streamed.kronecker import KroneckerMemory, named
 from tfjac.drive.streamed.least_damping import LeastDamping
 from tfjac.drive.streamed.recalling import BatchMemory, LinearisedObjective, RecallingObjective
@@ -56,42 +55,6 @@ def is_same_loss(loss: Tensor, before: Tensor) -> Tensor:
     return tf.abs(loss - before) <= _SAME_LOSS * tf.maximum(tf.abs(loss), tf.abs(before))
 
 
-class Memory:
-    """A model that fades by the same factor with every batch, and steps with it.
-
-    Args:
-        add: function from a name, a shape and a dtype to a new variable of the optimizer.
-        size: number of parameters.
-        dtype: of H and h.
-        decay: β.
-    """
-
-    keeps_nothing = False
-    taken: list[int]
-
-    def __init__(self, add: Callable, size: int, dtype: tf.DType, decay: Any) -> None:
-        self.model, self._decay = FadingModel(add, size, dtype), decay
-
-    def take_step(
-        self, objective: SummedObjective, state: State, method: Method, restrictions: Restrictions, weight: Tensor
-    ) -> Step:
-        """Take a step on a batch and what is remembered, remember the batch, and return the `Step`.
-
-        The cost that is reported is that of both, of which what is remembered is zero before the step. A batch that is
-        not finite changes nothing. Where other code has assigned to the variables, the model is taken there.
-
-        Args:
-            objective: `Objective` of the batch.
-            state: a `State`; method: a `Method`.
-            restrictions: `Restrictions`; there are none.
-            weight: scalar, d: what the batch counts for.
-        """
-        batch = objective.linearise()
-        position = objective.position(objective.values())
-        recalled, _ = self.model.recalled(objective, batch, position, self._decay, weight)
-        return _remembering_step(recalled, objective, self.model, state, state, method, weight)[0]
-
-
 class News(NamedTuple):
     """What a step finds.
 
@@ -108,7 +71,7 @@ class News(NamedTuple):
     steps: tf.Tensor
 
 
-class AutoMemory:
+class Memory:
     """Remembers where data are new, by the rules above, and takes plain steps where they are those of the step before.
 
     The loss at the start of a step tells: on the same data it is the loss at the end of the step before. If the
@@ -119,7 +82,7 @@ class AutoMemory:
         size: number of parameters.
         dtype: of what is remembered.
         add_late: the same as `add`, for variables that are made while the first batch is traced.
-        choose: function from the `Objective` of the first batch to the `BatchMemory`, which makes its variables.
+        choose: function that returns a `BatchMemory`, which makes its variables.
         wants_factors: function from an `Objective` and a `Method` to whether Kronecker factors are to be kept instead.
         share: function without arguments that returns by what steps with them are scaled, from 0 to 1; or None.
 
@@ -154,15 +117,24 @@ class AutoMemory:
     def take_step(
         self, objective: SummedObjective, state: State, method: Method, restrictions: Restrictions, weight: Tensor
     ) -> Step:
-        """Take a step as `Memory.take_step` does, or a plain one, and return the `Step`.
+        """Take a step on a batch and what is remembered, remember the batch, and return the `Step`; or a plain one.
+
+        The cost that is reported is that of both, of which what is remembered is zero before the step. A batch that is
+        not finite changes nothing.
 
         Several workers take plain steps: each of them would have to remember what all have summed up. So do steps by
         products with J: JᵀJ would take a pass for each residual of an example.
+
+        Args:
+            objective: `Objective` of the batch.
+            state: a `State`; method: a `Method`.
+            restrictions: `Restrictions`, of which bounds are known.
+            weight: scalar, d: what the batch counts for.
         """
         allowed = method.allowed()
         if self._wants_factors(objective, method):
             at_once = self._news(objective, at_once=True)
-            drawn = self._drawn(objective, method, at_once.steps)
+            drawn = self._drawn(objective, method, at_once)
             if drawn is not None:
                 return self._step_with_factors(objective, drawn, at_once, state, method, restrictions, weight)
         if objective.half is not None:
@@ -177,10 +149,7 @@ class AutoMemory:
             return take_step(start, state, method, restrictions)
         if self.model is None:
             with eager_creation():
-                self.model = self._choose(objective)
-        self.keeps_nothing = self.model is None
-        if self.keeps_nothing:
-            return take_step(start, state, method, restrictions)
+                self.model = self._choose()
         news = news or self._news(objective)
         stayed, streams = news.stayed, news.streams
         self._keep_news(news)
@@ -189,12 +158,12 @@ class AutoMemory:
         self.keeps_nothing = takes is False
         names = [solver.name for solver in method.solver.choose(sizes).solvers]
         if takes is True and names == [self.model.solver.name]:  # the same step, on data that repeat without a memory
-            step, loss = self._step_on_new_data(objective, batch, state, method, weight, streams)
+            step, loss = self._step_on_new_data(objective, batch, state, method, restrictions, weight, streams)
             self._note(objective, loss)
             return step
 
         def remember() -> tuple:
-            step, loss = self._step_on_new_data(objective, batch, state, method, weight)
+            step, loss = self._step_on_new_data(objective, batch, state, method, restrictions, weight)
             return step.state, step.report, loss
 
         def plain() -> tuple:
@@ -209,15 +178,15 @@ class AutoMemory:
 
         state, report, loss = plain() if takes is False else cond(streams & takes, remember, plain)
         self._note(objective, loss)
-        return Step(state, report, sizes, batch.num_rows, tf.constant(False), state)
+        return Step(state, report, sizes, batch.num_rows, tf.constant(int(Status.RUNNING)), state)
 
-    def _drawn(self, objective: SummedObjective, method: Method, number: Tensor) -> LinearModel | None:
-        """Return the linear model of a batch with rows drawn by a number; None where there is none.
+    def _drawn(self, objective: SummedObjective, method: Method, news: News) -> LinearModel | None:
+        """Return the linear model of a batch with rows drawn by the number of the step; None where there is none.
 
         Nor is there where those rows are over the memory budget. Of what is left of it, factors take no more.
         """
         try:
-            drawn = objective.linearise(AS_FACTORS._replace(drawn=number))
+            drawn = objective.linearise(AS_FACTORS._replace(drawn=news.steps, farther=news.streams))
         except (ExamplesMix, NoForwardMode):
             return None
         sizes = ProblemSizes.of(drawn, method.gram_dtype, method.scaling.is_one_number)
@@ -225,7 +194,7 @@ class AutoMemory:
         if left < 0:
             return None
         if not isinstance(self.model, KroneckerMemory):
-            self.model = KroneckerMemory.of(self._add_late, objective.columns, drawn, left)
+            self.model = KroneckerMemory.of(self._add_late, objective.columns, drawn, left, self._share)
         return drawn
 
     def _step_with_factors(
@@ -247,8 +216,7 @@ class AutoMemory:
         self._keep_news(news)
 
         def remember(streams: Tensor | None = None) -> tuple:
-            share = 1.0 if self._share is None else tf.clip_by_value(tf.cast(self._share(), drawn.dtype), 0, 1)
-            return self.model.take_step(objective, drawn, state, method, weight, stayed, streams, share)
+            return self.model.take_step(objective, drawn, state, method, restrictions, weight, stayed, streams)
 
         def iterate() -> tuple:
             solver, start = ConjugateGradientSolver(), LinearisedObjective(objective, drawn)
@@ -263,7 +231,7 @@ class AutoMemory:
             state, report, loss = cond(streams, remember, iterate)
         self._note(objective, loss)
         sizes = ProblemSizes.of(drawn, method.gram_dtype, method.scaling.is_one_number, method.allowed().budget)
-        return Step(state, report, sizes, drawn.num_rows, tf.constant(False), state)
+        return Step(state, report, sizes, drawn.num_rows, tf.constant(int(Status.RUNNING)), state)
 
     def plan(self, sizes: ProblemSizes) -> Plan | None:
         """Return the `Plan` of the steps on batches of `ProblemSizes` with Kronecker factors; None without these."""
@@ -302,6 +270,7 @@ class AutoMemory:
         batch: LinearModel,
         state: State,
         method: Method,
+        restrictions: Restrictions,
         weight: Tensor,
         streams: Tensor | None = None,
     ) -> tuple[Step, Tensor]:
@@ -317,31 +286,30 @@ class AutoMemory:
             decay, seen = zeros_unless(streams, decay), zeros_unless(streams, seen)
         self._seen.value.assign(seen)
         bend = None if streams is None or bend is None else bend.where(~streams)
-        given, method = method, method._replace(solver=model.solver, acceleration=bend)
+        asked, method = method, method._replace(solver=model.solver, acceleration=bend)
         position = objective.position(objective.values())
         recalled, diagonal = model.recalled(objective, batch, position, decay, weight)
         damped = self._least.raised(state, method, objective, batch, diagonal, model.most_share, streams)
-        step, loss = _remembering_step(recalled, objective, model, state, damped, method, weight, streams)
-        return step._replace(report=named(step.report, given, model.solver)), tf.cast(loss, tf.float64)
+        step = take_step(recalled, damped, method, restrictions)
+        step, loss = _remembered(step, recalled, objective, model, state, weight, streams)
+        return step._replace(report=named(step.report, asked, model.solver)), tf.cast(loss, tf.float64)
 
 
-def _remembering_step(
+def _remembered(
+    step: Step,
     recalling: RecallingObjective,
     objective: SummedObjective,
     model: BatchMemory,
     state: State,
-    damped: State,
-    method: Method,
     weight: Tensor,
     streams: Tensor | None = None,
 ) -> tuple[Step, Tensor]:
-    """Take a step, remember the batch, and return the `Step`, and the loss of the batch after it.
+    """Remember a batch after a step, and return the `Step`, and the loss of the batch after it.
 
-    The step begins with the `State` `damped`. `state` stays where there was no step to take, and where a step was
+    `state`, that of before, stays where there was no step to take, and where a step was
     judged by rounding alone, as where a stream has nothing new to say: else damping would have grown beyond all measure
     when the stream changes. Nothing of this is so where data do not stream, if that is given.
     """
-    step = take_step(recalling, damped, method)
     report = step.report
     after = objective.position(objective.values())
     is_idle = tf.equal(report.status, int(Status.NOT_FINITE)) | tf.equal(report.status, int(Status.GRADIENT_TOLERANCE))

@@ -1,12 +1,11 @@
-"""The last rows of J as a memory, for networks whose JᵀJ is too large: N rows, and their kernel.
+"""The last rows of J as a memory, where JᵀJ is too large and there are no good Kronecker factors: N rows, their kernel.
 
 What is remembered is ½‖r + Jδ‖² of the last N residuals, each linearised when its batch came. A batch takes the place
 of the oldest rows. The step is solved for in the space of the residuals:
 
     p = −Jᵀ(JJᵀ + λI)⁻¹ r
 
-Only the rows of the batch are new in JJᵀ, and those of dense layers are kept as products of two vectors. So for k
-residuals of layers of i inputs and o outputs each, a step costs k·N·Σ(i + o) for JJᵀ, N³/6 for its factor, and some
+Only the rows of the batch are new in JJᵀ. So for k residuals a step costs k·N·p for JJᵀ, N³/6 for its factor, and some
 products with J, N·p each. Afterwards r ← r + Jp. Nothing fades: a residual has full weight until it leaves.
 """
 
@@ -15,9 +14,8 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from tfjac.drive.streamed.kept_rows import KeptRows
 from tfjac.drive.streamed.recalling import BatchMemory, RecallingObjective, all_finite, as_computed_in
-from tfjac.graph import cond, eager_creation
+from tfjac.graph import cond
 from tfjac.linear.columns import Columns
 from tfjac.linear.contracts import LinearModel
 from tfjac.linear.factors.forms import DenseFactor
@@ -36,8 +34,6 @@ MOST_NUMBERS = 2**24
 class RowModel(BatchMemory):
     """J, r `[N]` and JJᵀ `[N, N]` of the last residuals, each times √d of its batch.
 
-    The variables of J are made while the first batch is traced: its factors say of what form they are.
-
     Args:
         add: function from a name, a shape and a dtype to a new variable of the optimizer.
         columns: `Columns` of the parameters.
@@ -53,29 +49,12 @@ class RowModel(BatchMemory):
         self._weights, self._next = add("weights_kept", (window,), dtype), add("next_row", (), "int64")
         self._centre = add("centre_of_remembered", (columns.total,), dtype)
         self.dtype, self.solver, self._window, self._columns = dtype, KernelSolver(), window, columns
-        self._add = add
-        self._rows: list[KeptRows] = []
+        fits = window * columns.total <= MOST_NUMBERS
+        self._rows: Any = add("rows_kept", (window, columns.total), dtype) if fits else None
 
     def takes(self, batch: LinearModel) -> Any:
-        """Return whether a batch has no more than N residuals, and factors of the form that is kept.
-
-        Rows of convolutions, and of other layers that use a weight many times, are kept as they are. If these are too
-        many numbers, nothing is kept.
-        """
-        factors, count, _ = self._rows_of(batch)
-        given = list(zip(factors, self._columns.sizes))
-        if self._window * sum(KeptRows.numbers_of(factor, size) for factor, size in given) > MOST_NUMBERS:
-            return False
-        if not self._rows:
-            with eager_creation():
-                self._rows = [
-                    KeptRows(self._add, f"rows_{index}", factor, size, self._window, self.dtype)
-                    for index, (factor, size) in enumerate(given)
-                ]
-        takes = [kept.takes(factor) for kept, factor in zip(self._rows, factors)]
-        known = [each for each in takes if isinstance(each, bool)]
-        fits = count <= self._window
-        return all(known) and tf.reduce_all(tf.stack([fits, *(each for each in takes if not isinstance(each, bool))]))
+        """Return whether a batch has no more than N residuals; False where N rows are too many numbers."""
+        return False if self._rows is None else batch.num_rows <= self._window
 
     def decay(self, seen: Tensor, rows: Tensor) -> Tensor:
         """Return one, or zero at the beginning."""
@@ -95,18 +74,17 @@ class RowModel(BatchMemory):
         linearisation = RecallingRows(batch, window, jacobian, scale, dtype)
         return RecallingObjective(objective, linearisation, linearisation.remembered, position), diagonal
 
-    def _jacobian(self, rows: list) -> StackedJacobian:
-        """Return the `StackedJacobian` of rows, a list for each variable as `KeptRows` has them."""
-        factors = [kept.factor(each) for kept, each in zip(self._rows, rows)]
+    def _jacobian(self, rows: Tensor) -> StackedJacobian:
+        """Return the `StackedJacobian` of rows `[N, p]`, each an example with one residual."""
+        factors = [DenseFactor(part[:, None]) for part in tf.split(rows, self._columns.sizes, axis=1)]
         operator = JacobianOperator(factors, self._columns.shapes, self._window, 1)
         return StackedJacobian([operator], [self._window], self._columns, self.dtype)
 
     def _kept(self, position: Tensor, has_begun: Tensor) -> "Window":
         """Return what is kept as a `Window` around `position` `[p]`; zeros unless `has_begun`."""
-        rows = [[variable.value.value() for variable in kept.variables] for kept in self._rows]
-        numbers = [each.value.value() for each in (self._kernel, self._residual, self._weights)]
-        zeros = lambda: tf.nest.map_structure(tf.zeros_like, (rows, numbers))  # noqa: E731
-        rows, (kernel, residual, weights) = cond(has_begun, lambda: (rows, numbers), zeros)
+        numbers = [each.value.value() for each in (self._rows, self._kernel, self._residual, self._weights)]
+        zeros = lambda: [tf.zeros_like(each) for each in numbers]  # noqa: E731
+        rows, kernel, residual, weights = cond(has_begun, lambda: numbers, zeros)
         window = Window(rows, kernel, residual, weights, tf.ones_like(residual), self._next.value.value())
         return self._moved(window, position - self._centre.value.value())
 
@@ -123,27 +101,18 @@ class RowModel(BatchMemory):
             batch: its `LinearModel`; weight: scalar, d.
             window: `Window`, what is kept.
         """
-        factors, number, residual = self._rows_of(batch)
-        root, count = tf.sqrt(weight), tf.cast(number, tf.int64)
+        root, count = tf.sqrt(weight), tf.cast(batch.num_rows, tf.int64)
         places = ((window.following + tf.range(count)) % self._window)[:, None]
         put = lambda kept, new: tf.tensor_scatter_nd_update(kept, places, new)  # noqa: E731
-        new = [kept.rows_of(factor, number, root) for kept, factor in zip(self._rows, factors)]
-        rows = [[put(old, each) for old, each in zip(*pair)] for pair in zip(window.rows, new)]
-        products = tf.add_n([kept.products(*pair) for kept, *pair in zip(self._rows, new, rows)])
+        new = root * batch.jacobian.to_dense()
+        rows = put(window.rows, new)
+        products = tf.matmul(new, rows, transpose_b=True)
         share = tf.fill([count], weight / tf.cast(tf.maximum(count, 1), self.dtype))
         is_old = put(window.is_old, tf.zeros_like(share))
         kernel = put(window.kernel, products)
         kernel = tf.where(is_old > 0, kernel, tf.transpose(kernel))
-        residual, weights = put(window.residual, root * residual), put(window.weights, share)
+        residual, weights = put(window.residual, root * batch.residual), put(window.weights, share)
         return Window(rows, kernel, residual, weights, is_old, window.following + count)
-
-    def _rows_of(self, batch: LinearModel) -> tuple:
-        """Return the factors of a batch, one per variable and None for one that moves none, how many rows, and r."""
-        jacobian = batch.jacobian
-        if len(jacobian.operators) == 1:
-            return jacobian.operators[0].factors, batch.num_rows, batch.residual
-        parts = tf.split(jacobian.to_dense(), jacobian.columns.sizes, axis=1)
-        return [DenseFactor(part[:, None]) for part in parts], batch.num_rows, batch.residual
 
     def remember(
         self, recalling: RecallingObjective, wanted: Tensor, moved: Tensor, position: Tensor, weight: Tensor
@@ -155,9 +124,7 @@ class RowModel(BatchMemory):
 
     def _keep(self, window: "Window", position: Tensor) -> bool:
         """Assign all that is kept, and return True."""
-        for kept, rows in zip(self._rows, window.rows):
-            for variable, tensor in zip(kept.variables, rows):
-                variable.value.assign(tensor)
+        self._rows.value.assign(window.rows)
         self._kernel.value.assign(window.kernel)
         self._residual.value.assign(window.residual)
         self._weights.value.assign(window.weights)
@@ -170,7 +137,7 @@ class Window(NamedTuple):
     """Rows of several batches, in the order of their places, each times √d of its batch.
 
     Attributes:
-        rows: of each variable what `KeptRows` has of J.
+        rows: `[N, p]`, J.
         kernel: `[N, N]`, JJᵀ.
         residual: `[N]`, r.
         weights: `[N]`, of each row what its batch counts for, d, over its number of rows.
@@ -178,7 +145,7 @@ class Window(NamedTuple):
         following: where the next batch begins, an int64 scalar.
     """
 
-    rows: list
+    rows: tf.Tensor
     kernel: tf.Tensor
     residual: tf.Tensor
     weights: tf.Tensor

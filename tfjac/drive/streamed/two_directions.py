@@ -14,9 +14,6 @@ from tfjac.linear.solvers.conjugate_gradient import conjugate_gradients
 from tfjac.linear.solvers.problem_sizes import ProblemSizes
 from tfjac.types import Tensor
 
-KEPT_OF_STIFFNESS = 0.8
-"""By what κ fades: λ follows it, and so overshoots where κ is slow."""
-
 MOST_MOMENTUM = 0.95
 """μ is no more."""
 
@@ -32,13 +29,12 @@ class TwoDirections(Solver):
         diagonal: `[p]`, diag(JᵀJ), or what stands for it.
         last: `[p]`, δ.
         damping: scalar, λ of the first attempt.
-        stiffness: scalar, κ of the batches before.
-        kept: scalar, by what that fades.
+        before, own: scalars, κ is the first, of batches before, and the second times that of the batch.
         share: scalar, the part of the bound of α that is used.
         streams: scalar bool, whether data are new; None if they are.
 
     Attributes:
-        stiffness: scalar, κ with the batch, once it is `prepare`d.
+        stiffness: scalar, κ, once it is `prepare`d.
         allowed: scalar, the part of −Pg that the batch allows.
     """
 
@@ -53,13 +49,13 @@ class TwoDirections(Solver):
         diagonal: Tensor,
         last: Tensor,
         damping: Tensor,
-        stiffness: Tensor,
-        kept: Tensor,
+        before: Tensor,
+        own: Tensor,
         share: Tensor | float = 1.0,
         streams: Tensor | None = None,
     ) -> None:
         self._precondition, self._diagonal, self._last, self._streams = precondition, diagonal, last, streams
-        self._damping, self._before, self._kept, self._share = damping, stiffness, kept, share
+        self._damping, self._before, self._own, self._share = damping, before, own, share
 
     def cost(self, sizes: ProblemSizes) -> Cost:
         """Return zeros: there is nothing to choose."""
@@ -70,11 +66,9 @@ class TwoDirections(Solver):
         plane = _Plane(linearisation, self._diagonal, self._precondition, self._last, self._streams)
         stiffness = tf.math.divide_no_nan(plane.stiffness(self._damping), -plane.slopes[0])
         stiffness = tf.clip_by_value(tf.where(stiffness > 0, stiffness, STIFFEST), 0.0, STIFFEST)
-        kept = tf.minimum(self._kept, KEPT_OF_STIFFNESS)
-        self.stiffness = kept * self._before + (1 - kept) * stiffness
-        plane.most = tf.minimum(1 / self.stiffness, 1.0)
+        self.stiffness = self._before + self._own * stiffness
+        plane.most = self._share * tf.minimum(1 / self.stiffness, 1.0)
         self.allowed = 1 / stiffness
-        plane.most *= self._share
         return plane
 
 
