@@ -7,7 +7,7 @@ import scipy.optimize
 import tensorflow as tf
 
 from tfjac.optimizers import LeastSquaresProblem, LeastSquaresResult, NielsenDamping, Report, Status, least_squares
-from tfjac.steps.converge import Tolerances, standing_of
+from tfjac.steps.converge import Tolerances, standing_of, status_after
 
 T = np.linspace(0, 4, 30)
 Y = 3.0 * np.exp(-0.7 * T) + 0.2 * np.cos(5 * T)
@@ -106,7 +106,7 @@ def run(residuals, start, **options):
 @pytest.mark.core
 def test_gradient_tolerance_at_the_minimum():
     result, _ = run(lambda x: x - 1.0, [1.0, 1.0])
-    assert result.status is Status.GRADIENT_TOLERANCE and result.steps == 1 and result.cost == 0
+    assert result.status is Status.GRADIENT_TOLERANCE and result.steps == 0 and result.cost == 0
 
 
 @pytest.mark.core
@@ -190,12 +190,15 @@ def test_covariance_that_is_not_determined():
 def test_a_short_step_that_promises_much_is_no_convergence():
     """A variable that runs away makes every step look short next to it."""
 
-    def status(promised, held=0.0, cosine=0.01, **known):
+    def status(promised, held=0.0, cosine=0.01, stuck=False, **known):
         given = {"promised": promised, "predicted": promised, "held": held, "cosine": cosine}
         given |= {"cost": 0.5, "step_length": 1.0, "magnitude": 1e6}
         numbers = {name: tf.constant(given.get(name, 0.0), tf.float64) for name in Report._fields}
         report = Report(**numbers)._replace(status=tf.constant(int(Status.REJECTED)))
-        return standing_of(report, Tolerances(cost=1e-6, step=1e-4, gradient=1e-6), 2.0, **known)
+        limits = Tolerances(cost=1e-6, step=1e-4, gradient=1e-6)
+        if stuck:
+            return status_after(report._replace(attempts=tf.constant(5)), tf.constant(int(Status.RUNNING)), limits)
+        return standing_of(report, limits, 2.0, **known)
 
     assert status(promised=1.0) == Status.RUNNING
     assert status(promised=1e-5) == Status.STEP_TOLERANCE
@@ -204,6 +207,8 @@ def test_a_short_step_that_promises_much_is_no_convergence():
     assert status(promised=1e-5, cosine=0.1) == Status.RUNNING, "one parameter alone would gain more"
     assert status(promised=1.0, cosine=1e-7) == Status.RUNNING, "all parameters together gain much"
     assert status(promised=1.0, cosine=1e-7, stuck=True) == Status.GRADIENT_TOLERANCE
+    assert status(promised=1e-7, held=0.9e-7, cosine=1e-4, stuck=True) == Status.COST_TOLERANCE
+    assert status(promised=1e-7, held=0.9e-7, cosine=0.1, stuck=True) == Status.STALLED
     assert status(promised=1e-7, cosine=1e-7) == Status.GRADIENT_TOLERANCE
 
 

@@ -119,7 +119,7 @@ class _Descent:
             state, report, promised = judged(start, awaited, state, self._method, cost, gain)
             first_cost = first_cost_by(first_cost, report)
             stretch = stretch.after(report, limits)
-            status = Status(int(status_after(report, np.int32(standing), limits, first_cost)))
+            status = Status(int(status_after(report, np.int32(standing), limits)))
             if status is Status.STALLED:
                 status = Status.STALLED if int(report.status) == Status.STALLED else Status.RUNNING
             if report.accepted:

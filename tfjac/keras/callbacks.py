@@ -160,7 +160,7 @@ class Convergence(StepMonitor):
         self._steps = steps
         self._first_cost = float(first_cost_by(self._first_cost, report))
         standing = standing_of(report, self._limits, self._first_cost, self._stretch.is_long)
-        status = Status(int(status_after(report, standing, self._limits, self._first_cost)))
+        status = Status(int(status_after(report, standing, self._limits)))
         status = Status(int(standing)) if status is Status.RUNNING else status
         self._met.append(Status(int(report.status)) if status is Status.STALLED else status)
 

@@ -53,7 +53,6 @@ def point_at(
     *,
     prior: Prior | None = None,
     has_residuals: bool = True,
-    magnitude: Tensor | None = None,
 ) -> Point:
     """Return the `Point` that the attempts of a step start from.
 
@@ -64,7 +63,6 @@ def point_at(
         state: a `State`; method: a `Method`.
         prior: the `Prior` there; None for none.
         has_residuals: whether there is anything but a prior, a Python bool.
-        magnitude: `[p]`, how large w is; by default w.
     """
     columns = diagonal if prior is None else diagonal + prior.precision
     data = columns if prior is not None and prior.is_data else diagonal
@@ -84,7 +82,7 @@ def point_at(
         gradient_norm=largest(gradient),
         cosine=largest(arrays.divide_no_nan(gradient, products)),
         length=length,
-        magnitude=length if magnitude is None else scaled_norm(magnitude, columns),
+        magnitude=length,
         finite=_all_finite(cost, curvature, gradient, position),
         stationary=_all_zero(gradient) | (_all_zero(data) if counts else arrays.zeros_like(cost, tf.bool)),
         highest=method.damping.bounds(curvature)[1],
@@ -146,23 +144,19 @@ def within(box: Box, position: Tensor, candidate: Candidate, reduction: Function
 
 
 def proposed(last: Attempt, candidate: Candidate, point: Point) -> Attempt:
-    """Return the first `Attempt`, of a `Candidate` that is not tried yet; see `judged`."""
-    return last._replace(promised=candidate.predicted, **_known_of(candidate, point))
-
-
-def _known_of(candidate: Candidate, point: Point) -> dict[str, Tensor]:
-    """Return what is known of an `Attempt` before its cost is, by name."""
+    """Return the `Attempt` after `last`, of a `Candidate` that is not tried yet; see `judged`."""
     proposal = candidate.proposal
-    return {
-        "predicted": candidate.predicted,
-        "held": proposal.damping * arrays.square(proposal.length),
-        "step_length": scaled_norm(proposal.step, point.columns),
-        "damping": proposal.damping,
-    }
+    return last._replace(
+        predicted=candidate.predicted,
+        promised=arrays.where(arrays.equal(last.attempts, 0), candidate.predicted, last.promised),
+        held=proposal.damping * arrays.square(proposal.length),
+        step_length=scaled_norm(proposal.step, point.columns),
+        damping=proposal.damping,
+    )
 
 
 def judged(
-    last: Attempt,
+    seen: Attempt,
     candidate: Candidate,
     gradient: Tensor,
     point: Point,
@@ -171,10 +165,10 @@ def judged(
     leeway: Leeway | None = None,
     may_return: bool = False,
 ) -> Attempt:
-    """Return the `Attempt` that follows `last`, by what became of a candidate.
+    """Return an `Attempt` by what became of its candidate.
 
     Args:
-        last: the `Attempt` before.
+        seen: the `Attempt` as it was `proposed`.
         candidate: a `Candidate`.
         gradient: `[p]`, g where it starts.
         point: the `Point` where it starts.
@@ -187,20 +181,18 @@ def judged(
     slope = arrays.reduce_sum(gradient * candidate.step, axis=-1)
     alone = _verdict(before, reduction, candidate.expected, slope, proposal.solved, method.min_gain)
     verdict = alone if leeway is None else _lenient(alone, candidate.expected, leeway, method.min_gain)
-    state = refused = method.damping.update(last.state, proposal, verdict, point.curvature)
+    state = refused = method.damping.update(seen.state, proposal, verdict, point.curvature)
     if may_return:
-        refused = method.damping.update(last.state, proposal, _refusal(verdict), point.curvature)
-    return last._replace(
-        attempts=last.attempts + 1,
+        refused = method.damping.update(seen.state, proposal, _refusal(verdict), point.curvature)
+    return seen._replace(
+        attempts=seen.attempts + 1,
         accepted=verdict.accepted,
         cost=arrays.where(verdict.accepted, after, before),
         reduction=verdict.reduction,
-        promised=arrays.where(arrays.equal(last.attempts, 0), candidate.predicted, last.promised),
         ratio=alone.ratio,
-        remeasured=~verdict.accepted & method.damping.remeasures(last.state, state),
+        remeasured=~verdict.accepted & method.damping.remeasures(seen.state, state),
         state=state,
         refused=refused,
-        **_known_of(candidate, point),
     )
 
 

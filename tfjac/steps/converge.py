@@ -90,13 +90,12 @@ def standing_of(
     limits: Tolerances,
     first_cost: Tensor,
     is_long: Tensor | bool = np.False_,
-    stuck: Tensor | bool = np.False_,
 ) -> Tensor:
     """Return the `Status` (int32) of the point where a step starts: a tolerance that it meets, or RUNNING for none.
 
     It follows from what the first attempt promises, the least damped one, before it is tried. Where damping holds that
     one back, it promises little anywhere: so it must be nearly undamped, or F must not have fallen by a tolerance for
-    many steps, or all attempts must have failed. No tolerance is met either where a single parameter, without damping,
+    many steps. No tolerance is met either where a single parameter, without damping,
     would gain more by the model: cosine²·F. An undamped step promises no less than that, so that this takes nothing
     from it.
 
@@ -106,7 +105,7 @@ def standing_of(
     is: by Moré's D, all steps would be short for ever after a start where a parameter had far more influence.
 
     Each column of J may be orthogonal to r, and a sum of them far from it: that of all poses turns a chain as a whole.
-    So the gradient says nothing as long as the first attempt promises more than gtol·F, unless all attempts failed.
+    So the gradient says nothing as long as the first attempt promises more than gtol·F.
 
     Where F is zero but for rounding, so are all reductions of it, and neither of these says anything; see
     `_is_rounding`.
@@ -119,41 +118,43 @@ def standing_of(
         limits: `Tolerances`.
         first_cost: scalar, see `first_cost_by`.
         is_long: scalar bool, see `Stretch`.
-        stuck: scalar bool, whether all attempts from there failed.
     """
     cost = arrays.absolute(report.cost_before)
-    alone, promised = arrays.square(report.cosine) * cost, arrays.absolute(report.promised)
+    alone, promised = arrays.square(report.cosine), arrays.absolute(report.promised)
     first_cost = first_cost_by(first_cost, report)
-    settled, rounding = is_long | stuck | (report.held <= FREE * report.predicted), _is_rounding(report, first_cost)
+    settled, rounding = is_long | (report.held <= FREE * report.predicted), _is_rounding(report, first_cost)
 
     def gains_little(tolerance: float, whole: Tensor) -> Tensor:
-        return settled & (promised <= tolerance * whole) & (alone <= 2 * tolerance * cost)
+        return settled & (promised <= tolerance * whole) & (alone <= 2 * tolerance)
 
     flat = (gains_little(limits.cost, cost) | rounding) & (limits.cost > 0)
     short = report.step_length <= limits.step * report.magnitude
     short &= gains_little(limits.step, arrays.maximum(cost, limits.step * first_cost)) | rounding
-    orthogonal = (report.cosine <= limits.gradient) & (stuck | (promised <= limits.gradient * cost))
+    orthogonal = (report.cosine <= limits.gradient) & (promised <= limits.gradient * cost)
     status = arrays.where(short, int(Status.STEP_TOLERANCE), int(Status.RUNNING))
     status = arrays.where(flat, int(Status.COST_TOLERANCE), status)
     return arrays.where(orthogonal, int(Status.GRADIENT_TOLERANCE), status)
 
 
-def status_after(report: Report, standing: Tensor, limits: Tolerances, first_cost: Tensor) -> Tensor:
+def status_after(report: Report, standing: Tensor, limits: Tolerances) -> Tensor:
     """Return the `Status` (int32) that a step gives rise to; RUNNING where there is no reason to stop.
+
+    Where all attempts failed, a promise is judged as it is, however damped, and a gradient whatever was promised.
 
     Args:
         report: a `Report`.
         standing: the `standing_of` the point where it started.
         limits: `Tolerances`.
-        first_cost: scalar, see `first_cost_by`.
     """
     stuck = arrays.equal(report.status, int(Status.REJECTED)) | arrays.equal(report.status, int(Status.STALLED))
     stuck &= report.attempts > 0
     meets = arrays.not_equal(standing, int(Status.RUNNING))
 
     def at_last() -> Tensor:
-        last = standing_of(report, limits, first_cost, stuck=stuck)
-        return arrays.where(arrays.equal(last, int(Status.RUNNING)), int(Status.STALLED), last)
+        little = report.promised <= limits.cost * arrays.absolute(report.cost_before)
+        little &= arrays.square(report.cosine) <= 2 * limits.cost
+        last = arrays.where(little, int(Status.COST_TOLERANCE), int(Status.STALLED))
+        return arrays.where(report.cosine <= limits.gradient, int(Status.GRADIENT_TOLERANCE), last)
 
     status = arrays.choice_of(stuck & ~meets, at_last, lambda: arrays.zeros_like(standing))
     status = arrays.where(meets & ~report.accepted, standing, status)

@@ -140,7 +140,7 @@ def gone_on(progress: Progress, tried: Tried, limits: Tolerances, max_steps: Ten
     """Return the `Progress` after a step that is not taken back."""
     step, running, window = tried.step, progress.running, progress.window
     report, moved, first_cost = step.report, step.report.accepted, first_cost_by(progress.first_cost, step.report)
-    status, stepped = status_after(report, step.standing, limits, first_cost), report.attempts > 0
+    status, stepped = status_after(report, step.standing, limits), report.attempts > 0
     stands = moved & arrays.not_equal(step.standing, int(Status.RUNNING))
     if window:
         left = running & window.is_left(report) & (stands | arrays.not_equal(status, int(Status.RUNNING)))

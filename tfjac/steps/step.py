@@ -16,7 +16,7 @@ Reference: K. Madsen, H. B. Nielsen, O. Tingleff, "Methods for non-linear least 
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -44,6 +44,7 @@ from tfjac.steps.attempt import (
 )
 from tfjac.steps.beside import shares_of
 from tfjac.steps.conditions import Box, Equality
+from tfjac.steps.damping.scaling import scaled_norm
 from tfjac.steps.method import Method
 from tfjac.steps.objective import Objective
 from tfjac.steps.records import Attempt, Leeway, Report, State
@@ -192,10 +193,12 @@ class Stepper:
         self._values = self._objective.values()
         self._position = self._objective.position(self._values)
         given = self._position, self._objective.cost, self._system.gradient, self._system.diagonal
-        known: dict[str, Any] = {"prior": self._model.prior, "has_residuals": self._model.has_residuals}
-        known["magnitude"] = self._objective.magnitude(self._values)
-        point = point_at(*given, start.state, self._method, **known)
-        self._point = point._replace(gradient_norm=largest(self._objective.slope(self._system.gradient)))
+        prior, has_residuals = self._model.prior, self._model.has_residuals
+        point = point_at(*given, start.state, self._method, prior=prior, has_residuals=has_residuals)
+        self._point = point._replace(
+            gradient_norm=largest(self._objective.slope(self._system.gradient)),
+            magnitude=scaled_norm(self._objective.magnitude(self._values), point.columns),
+        )
         self._curved = self._with_curvature()
         self._solve = _in_free(self._system.solver(self._point.metric), self._model)
         self._bends = method.acceleration and method.acceleration.suits(solver, self._objective, self._model)
@@ -232,17 +235,14 @@ class Stepper:
         system, solve = self._system_of(last)
         given = system.gradient, system.reduction, last.state, self._point, self._method
         candidate, (*_, judges, ends, tries) = propose(solve, *given), self._restrictions
-        if judges is None:
-            return self._try(last, candidate, system)
-        is_first = arrays.equal(last.attempts, 0)
-        seen = arrays.choice_of(is_first, lambda: self._judged_by(judges, last, candidate), lambda: last)
-        enough = is_first & (~tries | (ends & arrays.not_equal(seen.standing, int(Status.RUNNING))))
-        return arrays.branch(enough, lambda: seen, lambda: self._try(seen, candidate, system))
-
-    def _judged_by(self, judges: Function, last: Attempt, candidate: Candidate) -> Attempt:
-        """Return the first `Attempt`, before it is tried, with the standing of the point."""
         seen = proposed(last, candidate, self._point)
-        return seen._replace(standing=judges(self._report(seen)))
+        if judges is None:
+            return self._try(seen, candidate, system)
+        is_first = arrays.equal(last.attempts, 0)
+        standing = arrays.choice_of(is_first, lambda: judges(self._report(seen)), lambda: last.standing)
+        seen = seen._replace(standing=standing)
+        enough = is_first & (~tries | (ends & arrays.not_equal(standing, int(Status.RUNNING))))
+        return arrays.branch(enough, lambda: seen, lambda: self._try(seen, candidate, system))
 
     def _system_of(self, last: Attempt) -> tuple[System, Function]:
         """Return the `System` of the attempt after `last`, and what solves it."""
@@ -251,8 +251,8 @@ class Stepper:
         system = self._curved.system(last.attempts)
         return system, _in_free(system.solver(self._point.metric), self._model)
 
-    def _try(self, last: Attempt, candidate: Candidate, system: System) -> Attempt:
-        return self._judge(last, self._move(candidate, system))
+    def _try(self, seen: Attempt, candidate: Candidate, system: System) -> Attempt:
+        return self._judge(seen, self._move(candidate, system))
 
     def _move(self, candidate: Candidate, system: System) -> Candidate:
         """Move the variables by the step of a `Candidate`, or by what bounds leave of it, and return it as it is taken.
@@ -302,11 +302,11 @@ class Stepper:
             self._objective.move_to(self._values, box.project(self._position + step))
         return self._objective.change_of_rows()
 
-    def _judge(self, last: Attempt, candidate: Candidate) -> Attempt:
+    def _judge(self, seen: Attempt, candidate: Candidate) -> Attempt:
         """Evaluate where the variables are, judge, and keep it or put them back."""
         before, after = self._objective.cost, self._objective.evaluate()
         costs, may_return = (before, after, before - after), self._restrictions.judges is not None
-        given = last, candidate, self._system.gradient, self._point, costs
+        given = seen, candidate, self._system.gradient, self._point, costs
         made = judged(*given, self._method, self._leeway, may_return)
         self._objective.restore_unless(made.accepted, self._values)
         return made

@@ -149,7 +149,7 @@ def attempt(fits: Fits, linearise: Function, method: Method, limits: Tolerances,
     going, begun = fits.running & ~fits.fresh, fits.last._replace(state=damping)
 
     first = tf.equal(begun.attempts, 0) & going & point.usable
-    seen = arrays.choice(first, proposed(begun, candidate, point), begun)
+    seen = proposed(begun, candidate, point)
     report = report_of(seen, point, here.cost)
     standing = standing_of(report, limits, fits.first_cost, fits.stretch.is_long)
     seen = seen._replace(standing=tf.where(first, standing, seen.standing))
@@ -158,9 +158,9 @@ def attempt(fits: Fits, linearise: Function, method: Method, limits: Tolerances,
     tried = going & point.usable & ~is_last
 
     made = judged(seen, candidate, here.gradient, point, costs, method)
-    last = arrays.choice(tried, made, arrays.choice(going, seen, fits.last))
+    last = arrays.choice(tried, made, seen)
     report, first_cost = report_of(last, point, here.cost), first_cost_by(fits.first_cost, report)
-    status = status_after(report, last.standing, limits, first_cost)
+    status = status_after(report, last.standing, limits)
     status = tf.where(is_last & tf.equal(status, int(Status.RUNNING)), int(Status.MAX_STEPS), status)
     ended, stepped = going & (is_last | is_decided(last, point, method)), report.attempts > 0
     kept = tried & last.accepted

@@ -105,6 +105,7 @@ def judged(
     candidate = attempt.Candidate(proposal, awaited.step, promise, promise)
     before = Attempt.none_yet(start.cost, state.damping)
     before = before._replace(attempts=tf.cast(awaited.rejected, tf.int32), promised=awaited.promised)
+    before = attempt.proposed(before, candidate, point)
     made = attempt.judged(before, candidate, system.gradient, point, (start.cost, cost, reduction), method)
     report = attempt.report_of(made, point, start.cost)
     scaling = tf.where(made.accepted, point.scaling, state.scaling)
