@@ -126,8 +126,12 @@ def mend(ops: Sequence[tf.Operation], sources: Iterable[Tensor] | None = None) -
 
 @contextlib.contextmanager
 def unmended(graph: tf.Graph) -> Iterator[None]:
-    """Have gradients in `graph` taken as TensorFlow takes them, for as long as the context lasts."""
-    mended = [op for op in _with_bodies(graph.get_operations()) if _is_mended(op)]
+    """Have gradients in `graph` taken as TensorFlow takes them, for as long as the context lasts.
+
+    Those of functions of Python are the same, but for their errors, and stay.
+    """
+    ops = _with_bodies(graph.get_operations())
+    mended = [op for op in ops if _is_mended(op) and facts_of(op).kind != "python"]
     for op in mended:
         _private.clear_gradient(op)
     try:
