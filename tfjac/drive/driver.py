@@ -51,8 +51,7 @@ class Request(NamedTuple):
         if self.window:
             leeway, is_usual = self.window.leeway(cost), settings.window is None
             restrictions = restrictions._replace(leeway=leeway, leeway_is_usual=is_usual)
-        known = {"limits": settings.limits, "first_cost": self.first_cost, "is_long": self.is_long}
-        judges = partial(standing_of, **known)
+        judges = partial(standing_of, limits=settings.limits, first_cost=self.first_cost, is_long=self.is_long)
         return restrictions._replace(begins=self.running, judges=judges, ends=self.stands, tries=self.may_step)
 
 
@@ -104,10 +103,9 @@ class Driver:
 
     def run(self, progress: Progress) -> Progress:
         """Return the `Progress` after the steps from the one so far."""
-        start = (progress,)
-        return arrays.loop(self._is_unfinished, lambda each: (self._step(each),), start, small=self._carrier.is_small)[
-            0
-        ]
+        small = self._carrier.is_small
+        (end,) = arrays.loop(self._is_unfinished, lambda each: (self._step(each),), (progress,), small=small)
+        return end
 
     def _is_unfinished(self, progress: Progress) -> Tensor:
         """Return whether to go on: at the last point allowed, to its status; at the end, to its gradient."""

@@ -39,7 +39,7 @@ that, and without factors, rows of J are kept.
 """
 
 WINDOW = 512
-"""How many."""
+"""How many rows of J are kept."""
 
 MOST_OUTPUTS = 4
 """Up to so many outputs no factors are kept where weights multiply often, as in residuals with derivatives."""

@@ -235,13 +235,6 @@ def rank(array: Any) -> int | None:
 # ------------------------------------------------------------------ what comes next
 
 
-def both(condition: Any, other: Callable[[], Any]) -> Any:
-    """Return whether a scalar `condition` holds, and what `other` returns, which is called if that can matter."""
-    if isinstance(condition, _KNOWN) and not condition:
-        return np.False_
-    return condition & other()
-
-
 def choice(condition: Any, one: T, other: T) -> T:
     """Return a record of arrays where `condition` holds, else another like it; a condition `[n]` is that of rows."""
     if not isinstance(condition, _KNOWN):

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from tfjac.linear import arrays
 from tfjac.linear.prior import Prior
+from tfjac.steps.beside import ROUNDINGS
 from tfjac.steps.conditions import Box
 from tfjac.steps.damping import Proposal, Verdict
 from tfjac.steps.damping.scaling import scaled_norm
@@ -19,9 +20,6 @@ from tfjac.steps.method import Method
 from tfjac.steps.records import Attempt, Leeway, Point, Report, State
 from tfjac.steps.statuses import Status
 from tfjac.types import Function, Tensor
-
-ROUNDINGS = 64
-"""Rounding errors of the cost that say nothing: from a point that meets a tolerance, no more is tried."""
 
 
 class Candidate(NamedTuple):
@@ -229,7 +227,10 @@ def is_decided(attempt: Attempt, point: Point, method: Method) -> Tensor:
 
 
 def is_over(attempt: Attempt, point: Point, method: Method) -> Tensor:
-    """Return whether a step is over after an `Attempt`: accepted, hopeless, or tried often enough."""
+    """Return whether a step is over after an `Attempt`: accepted, hopeless, or tried often enough.
+
+    From a point that meets a tolerance, one that changes the cost by rounding is enough.
+    """
     rounding = ROUNDINGS * arrays.finfo(attempt.cost).eps * arrays.absolute(attempt.cost)
     drowned = arrays.not_equal(attempt.standing, int(Status.RUNNING)) & (arrays.absolute(attempt.reduction) <= rounding)
     ended = attempt.accepted | attempt.remeasured | drowned | (attempt.attempts >= method.max_attempts)

@@ -26,7 +26,7 @@ MOST = 64
 """Parameters that are looked at one by one."""
 
 ROUNDINGS = 64
-"""Rounding errors of the cost that a rise, or a fall, must exceed."""
+"""Rounding errors of the cost that a rise, or a fall, must exceed to be one."""
 
 _DRAWS = 8
 """Random directions along which the cost is looked at: one saddle of two parameters in 256 is not seen."""

@@ -20,14 +20,12 @@ import numpy as np
 import tensorflow as tf
 
 from tfjac.linear import arrays
+from tfjac.steps.beside import ROUNDINGS
 from tfjac.steps.records import Leeway, Report
 from tfjac.types import Tensor
 
 LONGEST_PAUSE = 2**20
 """Steps."""
-
-ROUNDINGS = 64
-"""Rounding errors of the best cost, by which another one is not worse."""
 
 
 class Window(NamedTuple):

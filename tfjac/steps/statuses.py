@@ -35,13 +35,13 @@ class Status(enum.IntEnum):
     """
 
     COST_TOLERANCE = 4
-    """Converged: the actual and the predicted reduction of the cost are both below `ftol` times the cost.
+    """Converged: the step that is proposed promises to lower the cost by no more than `ftol` times the cost.
 
-    Or no step lowers the cost, and the cost is zero but for rounding.
+    Or the cost is zero but for rounding.
     """
 
     STEP_TOLERANCE = 5
-    """Converged: the last accepted step is shorter than `xtol` times the variables."""
+    """Converged: the step that is proposed is shorter than `xtol` times the variables, and promises little."""
 
     MAX_STEPS = 6
     """The number of steps allowed was used up."""

@@ -208,8 +208,8 @@ class KroneckerMemory:
         last = self._last.value.value() * tf.cast(stayed, self.dtype)
         part = tf.minimum(tf.math.divide_no_nan(tf.cast(weight, self.dtype), weight_of_all), 1.0)
         fades = tf.minimum(kept, KEPT_OF_STIFFNESS)
-        before = fades * self._stiffness.value.value()
-        solver = TwoDirections(precondition, diagonal, last, damping, before, (1 - fades) * part, share * part, streams)
+        stiffness = fades * self._stiffness.value.value(), (1 - fades) * part
+        solver = TwoDirections(precondition, diagonal, last, damping, *stiffness, share * part, streams)
         rule = NielsenDamping() if streams is None else method.damping
         with_factors = method._replace(solver=solver, damping=rule, acceleration=None, gram_dtype=None)
         start = State((damping, growth), state.scaling)
