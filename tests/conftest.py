@@ -9,7 +9,10 @@ from tests.days import left_to_the_night
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
-os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1") if not os.environ.get("TFJAC_TEST_GPU") else None
+if os.environ.get("TFJAC_TEST_GPU"):
+    os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")  # workers share it
+else:
+    os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 # What XLA compiles runs once or twice here: LLVM's optimisations would take a quarter of the time, and save nothing.
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 # NumPy and SciPy judge small matrices here. Threads of theirs wait for work in a loop, ten times as long as they work.

@@ -25,6 +25,11 @@ with warnings.catch_warnings():
     ops.load_ops()  # the one warning where there are none comes here, and not in the test that is first to call one
 
 
+ON_GPU = bool(tf.config.list_physical_devices("GPU"))
+if ON_GPU:
+    tf.config.experimental.enable_tensor_float_32_execution(False)  # results are compared up to float32's rounding
+
+
 def skip_or_fail(config, flag: str, reason: str):
     """Skip the running test with the reason, or fail it if the flag says that it must run."""
     if config.getoption(flag):

@@ -1,6 +1,8 @@
 """Recurrent layers, against one tape.gradient per row."""
 
 import functools
+import sys
+import warnings
 
 import keras
 import numpy as np
@@ -129,6 +131,36 @@ def of_open_length():
 def test_open_length(jit_compile):
     model, inputs, oracle = of_open_length()
     assert_by_rule(model, inputs, model.trainable_variables, None, 2e-5, oracle, jit_compile=jit_compile)
+
+
+OF_CUDNN = {
+    "LSTM": lambda: two_outputs(layers.LSTM(3)),
+    "bidirectional": lambda: two_outputs(layers.Bidirectional(layers.GRU(2, return_sequences=True)), layers.LSTM(3)),
+    "masked": lambda: two_outputs(layers.Masking(), layers.LSTM(3, return_sequences=True), layers.GRU(2)),
+    "backwards, of open length": lambda: two_outputs(layers.GRU(3, go_backwards=True), shape=(None, 3)),
+}
+
+
+@pytest.mark.by_day("values")
+@pytest.mark.parametrize("batch", [None, N])
+@pytest.mark.parametrize("name", OF_CUDNN)
+def test_layers_that_cudnn_computes(name, batch, monkeypatch, rng):
+    """As Keras calls it where there is a GPU; the call itself, which nothing reads, is left out of what runs here."""
+    keras_rnn = sys.modules[keras.src.backend.rnn.__module__]
+    model, x = OF_CUDNN[name](), rng.normal(size=(N, T, 3))
+    x[1, 2:] = 0.0
+    oracle = oracle_of(model, x, model.trainable_variables)
+    with monkeypatch.context() as patch:
+        patch.setattr(keras_rnn, "_is_gpu_available", lambda: True)
+        on_gpu = OF_CUDNN[name]()
+        on_gpu.set_weights(model.get_weights())
+        spec = tf.TensorSpec([batch, *model.input_shape[1:]], x.dtype)
+        jacobian = lambda x: tfjac.per_example_jacobian(lambda: on_gpu(x), on_gpu.trainable_variables)  # noqa: E731
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            traced = tf.compat.v1.wrap_function(jacobian, [spec])
+    assert [op for op in traced.graph.get_operations() if op.type == "CudnnRNNV3"]
+    assert_equals_oracle(traced.prune(traced.inputs[:1], traced.outputs)(tf.constant(x)), oracle, model.weights, 1e-10)
 
 
 @pytest.mark.by_day(None)

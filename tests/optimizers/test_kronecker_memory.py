@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.fixtures import ON_GPU
 from tests.optimizers.test_auto_memory import (
     LOSSES,
     network,
@@ -360,7 +361,7 @@ def test_a_fit_after_a_restart_is_the_first_one_again(restart, tmp_path):
         assert model.optimizer.solver_used == "kronecker"
         found.append(weights(model))
         model.load_weights(tmp_path / "untrained.weights.h5") if restart == "load_weights" else model.set_weights(first)
-    np.testing.assert_array_equal(found[1], found[0])
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-4 if ON_GPU else 0)  # cuBLAS sums in any order
 
 
 @pytest.mark.by_day(None)

@@ -4,7 +4,10 @@ from collections.abc import Callable, Iterable, Sequence
 
 import tensorflow as tf
 
-from tfjac.graph.copying import mapped_gradients  # noqa: F401 (it registers one)
+from tfjac.graph.copying import (
+    cudnn,
+    mapped_gradients,  # noqa: F401 (it registers one)
+)
 from tfjac.graph.copying.constants import Constants, Value, outputs_of
 from tfjac.graph.copying.rebuilding import is_rebuilt, rebuilt
 from tfjac.graph.copying.transplanting import copy_ops, function_run, transplant
@@ -42,7 +45,7 @@ def inline_calls(
         LookupError: for an op whose gradient is wrong in TensorFlow, where none takes its place.
     """
     path = _path(depends_on, targets)
-    calls = [op for op in path if function_run(op, op.inputs) is not None]
+    calls = [op for op in path if function_run(op, op.inputs) is not None or cudnn.is_layer_of_cudnn(op)]
     for call in filter(is_call, calls):
         check_not_assigned_since(call)
         statefulness.check_gives_the_same(call, draw_again)

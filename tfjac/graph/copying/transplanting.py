@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 import tensorflow as tf
 
 from tfjac.graph import _private
+from tfjac.graph.copying import cudnn
 from tfjac.graph.copying.rebuilding import is_rebuilt, rebuilt
 from tfjac.graph.copying.told_shapes import tell_shapes
 from tfjac.graph.facts import facts_of, is_branching, is_call, is_conditional, is_constant, is_identities, is_loop
@@ -231,6 +232,9 @@ def _copied(op: tf.Operation, inputs: Sequence[Tensor], mapping: Copies, edit: O
         with tf.name_scope(_scope_of(op)):
             copies = transplant(body.outputs, zip(body.inputs, inputs[len(inputs) - len(body.inputs) :]), edit)
         return [copies[output.ref()] for output in body.outputs]
+    if cudnn.is_layer_of_cudnn(op):
+        with tf.name_scope(_scope_of(op)):
+            return cudnn.by_time_steps(op, inputs)
     if op.graph is not tf.compat.v1.get_default_graph() and is_rebuilt(op):
         return rebuilt(op, inputs, lambda targets, values: transplant(targets, values, edit))
     if grouped_convolution.is_grouped(op) and not grouped_convolution.runs_in_groups(op):
