@@ -1,6 +1,8 @@
 #include "custom_ops/example_grams/example_grams_gpu.h"
 
-#include "custom_ops/common/gpu/division.h"
+#include <cuda_pipeline.h>
+
+#include "custom_ops/common/gpu/few_columns.h"
 #include "custom_ops/common/gpu/launch.h"
 #include "custom_ops/common/gpu/libraries.h"
 #include "custom_ops/common/gpu/tile_product.h"
@@ -8,104 +10,72 @@
 namespace tfjac {
 namespace {
 
-// ---- Few columns: several examples of a block, which wait in shared memory. The residual stands for one column more, so
-// that the last row of the product is the gradient.
+// ---- Few columns: several examples of a block, one run of memory, which wait in shared memory.
+
+constexpr int kSide = kPerThread;
 
 struct Cut {
-  int side, tiles;   // rows of tiles of kPerThread x kPerThread numbers, and tiles on and below the diagonal
-  int64_t examples;  // of a block: each of their tiles has a thread
-  int64_t rows;      // of J that wait at a time, of each example
-  Divider by_p, by_width, by_tiles, by_square, by_side;
-
-  int64_t width() const { return int64_t{side} * kPerThread; }
+  FewColumnsCut few;
+  int64_t rows;  // of J that wait at a time, of each example: all of them, if the examples are several
+  Divider by_accesses, by_one;
 };
 
-static Cut CutFor(int64_t p) {
+// `numbers` are read by one access.
+static Cut CutFor(int64_t m, int64_t p, int numbers) {
+  const int64_t width = CeilingOf(p + 1, kSide) * kSide;
   Cut cut;
-  cut.side = static_cast<int>(CeilingOf(p + 1, kPerThread));
-  cut.tiles = static_cast<int>(TriangleSize(cut.side));
-  cut.examples = LargerOf(1, SmallerOf(kThreads / cut.tiles, kExampleNumbers / (p * p + p)));
-  cut.rows = LargerOf(1, kExampleNumbers / (cut.examples * cut.width()));
-  cut.by_p = DividerBy(p);
-  cut.by_width = DividerBy(cut.width());
-  cut.by_tiles = DividerBy(cut.tiles);
-  cut.by_square = DividerBy(p * p);
-  cut.by_side = DividerBy(cut.rows * cut.width());
+  cut.few = CutFewColumns<kSide>(p, kExampleNumbers / LargerOf(1, m * width), m);
+  cut.rows = SmallerOf(m, kExampleNumbers / width);
+  cut.by_accesses = DividerBy(p / numbers);
+  cut.by_one = DividerBy(1);
   return cut;
 }
 
-// Rows [begin, begin + rows) of J and of the residual of the examples [n, n + count), to waiting[example, row, column].
-template <typename T>
-__device__ void LoadRows(const ExampleBlocks<T>& blocks, const Cut& cut, int64_t n, int64_t count, int64_t begin,
-                         int64_t rows, T* waiting) {
-  const uint32_t width = cut.by_width.divisor, p = static_cast<uint32_t>(blocks.p);
-  const uint32_t example_size = cut.by_side.divisor;
-  for (uint32_t k = threadIdx.x; k < count * example_size; k += kThreads) {
-    const uint32_t example = Divide(k, cut.by_side), within = k - example * example_size;
-    const uint32_t row = Divide(within, cut.by_width), column = within - row * width;
-    const int64_t of_j = (n + example) * blocks.m + begin + row;
-    T value = 0;
-    if (row < rows && column < p) value = blocks.jacobian[of_j * blocks.p + column];
-    if (row < rows && column == p) value = blocks.residual[of_j];
-    waiting[k] = value;
+// Begin to copy rows of so many accesses, one after the other in memory, to rows of shared memory `width` numbers apart.
+template <typename T, int kNumbers>
+__device__ void CopyRows(const T* from, uint32_t rows, const Divider& by_accesses, uint32_t width, T* to) {
+  const uint32_t gap = width - by_accesses.divisor * kNumbers;
+#pragma unroll 4
+  for (uint32_t k = threadIdx.x; k < rows * by_accesses.divisor; k += kThreads) {
+    const uint32_t place = k * kNumbers + Divide(k, by_accesses) * gap;
+    __pipeline_memcpy_async(to + place, from + k * kNumbers, kNumbers * sizeof(T));
   }
 }
 
-template <typename T>
-__device__ void AddRows(const T* waiting, int64_t rows, int64_t width, int row, int column, TilePart<T>* part) {
-  for (int64_t k = 0; k < rows; ++k, waiting += width) {
-    AddOuterProduct(waiting + row, waiting + column, part);
-  }
-}
-
-// The numbers of a thread's tile to their places in results[p * p + p] of an example, on both sides of the diagonal.
-template <typename T>
-__device__ void PlaceTile(const TilePart<T>& part, int row, int column, int p, T* results) {
-#pragma unroll
-  for (int u = 0; u < kPerThread; ++u) {
-#pragma unroll
-    for (int v = 0; v < kPerThread; ++v) {
-      const int r = row + u, c = column + v;
-      if (r > p || c >= p || c > r) continue;
-      results[r * p + c] = part.value[u][v];  // the gradient is row p
-      if (r < p) results[c * p + r] = part.value[u][v];
-    }
-  }
-}
-
-template <typename T>
-__global__ void __launch_bounds__(kThreads)
+template <typename T, int kNumbers>
+__global__ void __launch_bounds__(kThreads, kExampleBlocks<T>)
     FewColumnsKernel(ExampleBlocks<T> blocks, Cut cut, T* __restrict__ gram, T* __restrict__ gradient) {
-  __shared__ Neighbours<T> waiting[kExampleNumbers / kPerThread];
-  T* const shared = waiting[0].value;
-  const int p = static_cast<int>(blocks.p), thread = static_cast<int>(threadIdx.x);
-  const int64_t width = cut.by_width.divisor, square = int64_t{p} * p, results = square + p;
-  const int example = static_cast<int>(Divide(static_cast<uint32_t>(thread), cut.by_tiles));
-  const int tile = thread - example * cut.tiles, tile_row = static_cast<int>(TriangleRow(tile));
-  const int row = tile_row * kPerThread, column = (tile - static_cast<int>(TriangleIndex(tile_row, 0))) * kPerThread;
-  for (int64_t task = FirstTask(); task < CeilingOf(blocks.n, cut.examples); task += TaskStep()) {
-    const int64_t n = task * cut.examples, count = SmallerOf(cut.examples, blocks.n - n);
-    TilePart<T> part;
-    part.Clear();
+  __shared__ FewColumnsRoom<T> room;
+  T* const shared = room[0].value;
+  const uint32_t p = cut.few.p, square = p * p, width = cut.few.width;
+  const int64_t examples = cut.few.matrices;
+  FewColumnsTile<T, kSide> tile(cut.few);
+  for (int64_t task = FirstTask(); task < CeilingOf(blocks.n, examples); task += TaskStep()) {
+    const int64_t n = task * examples;
+    const int count = static_cast<int>(SmallerOf(examples, blocks.n - n));
+    tile.Clear();
     for (int64_t begin = 0; begin < blocks.m; begin += cut.rows) {
-      const int64_t rows = SmallerOf(cut.rows, blocks.m - begin);
+      const int rows = static_cast<int>(SmallerOf(cut.rows, blocks.m - begin));
+      const int64_t first = n * blocks.m + begin;
       __syncthreads();  // what waited before has been used
-      LoadRows(blocks, cut, n, count, begin, rows, shared);
+      CopyRows<T, 1>(blocks.residual + first, count * rows, cut.by_one, width, shared + p);
+      CopyRows<T, kNumbers>(blocks.jacobian + first * p, count * rows, cut.by_accesses, width, shared);
+      __pipeline_commit();
+      __pipeline_wait_prior(0);
       __syncthreads();
-      if (example < count) AddRows(shared + example * cut.rows * width, rows, width, row, column, &part);
+      if (tile.matrix() < count) tile.Add(cut.few, shared + tile.matrix() * rows * width, rows);
     }
-    __syncthreads();
-    if (example < count) PlaceTile(part, row, column, p, shared + example * results);
-    __syncthreads();
-    for (uint32_t k = threadIdx.x; k < count * square; k += kThreads) {
-      const uint32_t of = Divide(k, cut.by_square);
-      gram[n * square + k] = shared[of * results + (k - of * square)];
-    }
-    for (uint32_t k = threadIdx.x; k < count * p; k += kThreads) {
-      const uint32_t of = Divide(k, cut.by_p);
-      gradient[n * p + k] = shared[of * results + square + (k - of * p)];
-    }
+    tile.Finish(cut.few, count, shared);
+    for (uint32_t k = threadIdx.x; k < count * square; k += kThreads) gram[n * square + k] = shared[k];
+    for (uint32_t k = threadIdx.x; k < count * p; k += kThreads) gradient[n * p + k] = shared[examples * square + k];
   }
+}
+
+template <typename T, int kNumbers>
+int LaunchFewColumns(void* stream, const ExampleBlocks<T>& blocks, T* gram, T* gradient) {
+  const Cut cut = CutFor(blocks.m, blocks.p, kNumbers);
+  return Launch(stream, CeilingOf(blocks.n, cut.few.matrices), FewColumnsKernel<T, kNumbers>, blocks, cut, gram,
+                gradient);
 }
 
 // ---- Many columns: tiles of one example after the other.
@@ -190,8 +160,10 @@ int ExampleGrams(void* stream, const ExampleBlocks<T>& blocks, T* gram, T* gradi
     return Launch(stream, CeilingOf(n * p, kThreads), GradientsKernel<T>, blocks, gradient);
   }
   if (p + 1 <= kExampleColumns) {
-    const Cut cut = CutFor(p);
-    return Launch(stream, CeilingOf(n, cut.examples), FewColumnsKernel<T>, blocks, cut, gram, gradient);
+    constexpr int kMost = Run<T>::kNumbers;
+    const bool aligned = p % kMost == 0 && reinterpret_cast<uintptr_t>(blocks.jacobian) % sizeof(Run<T>) == 0;
+    return aligned ? LaunchFewColumns<T, kMost>(stream, blocks, gram, gradient)
+                   : LaunchFewColumns<T, 1>(stream, blocks, gram, gradient);
   }
   return Launch(stream, n * TriangleSize(CeilingOf(p + 1, kTileSide)), ManyColumnsKernel<T>, blocks, gram, gradient);
 }

@@ -42,8 +42,15 @@ constexpr int kMostLines = 16;
 constexpr int kExampleNumbers = 6144;
 constexpr int kExampleColumns = 64;
 
-// The columns from which on cuBLAS computes them in float64: 10,000 of [40, 20] took it 0.08 ms, and 0.17 here.
-constexpr int kBatchedColumns = 16;
+// Rows that each line of threads takes of such an example, at least.
+constexpr int kRowsOfLine = 4;
+
+// Blocks of them on a multiprocessor, so that some load while others multiply: 64 registers for a thread, 80 in float64.
+template <typename T>
+constexpr int kExampleBlocks = sizeof(T) == 4 ? 4 : 3;
+
+// The columns from which on cuBLAS computes them in float64: 10,000 of [40, 20] took it 0.08 ms.
+constexpr int kBatchedColumns = 32;
 
 // Mirroring a triangle: square tiles through shared memory, so that reading and writing both run along rows.
 constexpr int kMirrorSide = 32;
