@@ -42,7 +42,15 @@ constexpr int kMostLines = 16;
 constexpr int kExampleNumbers = 6144;
 constexpr int kExampleColumns = 64;
 
-// Rows that each line of threads takes of such an example, at least.
+// JᵀJ of as few columns, of many rows: the side of a thread's tile, blocks on a multiprocessor, and segments of the rows, one
+// for each of these blocks on the largest GPU.
+template <typename T>
+constexpr int kGramSide = sizeof(T) == 4 ? 8 : 4;
+constexpr int kGramBlocks = 2;
+constexpr int kGramRowsAtOnce = 7;  // 28 rows of up to 63 columns, four for each line
+constexpr int64_t kFewColumnsSegments = 264;
+
+// Rows that each line of threads takes of those that wait, at least.
 constexpr int kRowsOfLine = 4;
 
 // Blocks of them on a multiprocessor, so that some load while others multiply: 64 registers for a thread, 80 in float64.

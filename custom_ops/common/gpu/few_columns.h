@@ -96,26 +96,32 @@ class FewColumnsTile {
   // Add the lines, and put the results of `count` matrices into shared memory: [count, p, p], then from matrices * p * p on
   // [count, p]. All threads of the block call.
   __device__ void Finish(const FewColumnsCut& cut, int count, T* shared) {
-    const int slots = cut.matrices * cut.tiles, slot = matrix_ * cut.tiles + tile_;
+    Run<T>* const runs = reinterpret_cast<Run<T>*>(shared) + matrix_ * cut.tiles + tile_;
+    const int apart = cut.matrices * cut.tiles;
+    const auto waiting = [&](int line, int u, int v) -> T& {
+      return runs[((line * kSide + u) * kRuns + v / kRun) * apart].value[v % kRun];
+    };
     for (int lines = cut.lines, moved; lines > 1; lines -= moved) {
       moved = static_cast<int>(SmallerOf(lines / 2, cut.moved));
       const int from = line_ - (lines - moved), to = from + moved;
       __syncthreads();  // what was there has been used
       if (matrix_ < count && from >= 0 && from < moved) {
-        ForAll([&](int u, int v) { shared[((from * kSide + u) * kSide + v) * slots + slot] = value_[u][v]; });
+        ForAll([&](int u, int v) { waiting(from, u, v) = value_[u][v]; });
       }
       __syncthreads();
       if (matrix_ < count && to >= 0 && to < moved) {
-        ForAll([&](int u, int v) { value_[u][v] += shared[((to * kSide + u) * kSide + v) * slots + slot]; });
+        ForAll([&](int u, int v) { value_[u][v] += waiting(to, u, v); });
       }
     }
     __syncthreads();
     if (line_ == 0 && matrix_ < count) {
       const int p = cut.p;
+      int down = down_, across = across_;
+      asm volatile("" : "+r"(down), "+r"(across));  // or all places are computed before the loops, which need the registers
       T* const gram = shared + matrix_ * p * p;
       T* const gradient = shared + cut.matrices * p * p + matrix_ * p;
       ForAll([&](int u, int v) {
-        const int r = Column(cut, down_, u), c = Column(cut, across_, v);
+        const int r = Column(cut, down, u), c = Column(cut, across, v);
         if (r < p && c < p) gram[r * p + c] = gram[c * p + r] = value_[u][v];
         if (r < p && c == p) gradient[r] = value_[u][v];
         if (r == p && c < p) gradient[c] = value_[u][v];

@@ -16,11 +16,11 @@ struct PartsShape {
   TFJAC_HOST_DEVICE int lanes() const { return kThreads / lines; }  // numbers of a block
 };
 
-// out[row * ld + column] += sum_s parts[s, row, column]. Each line of threads adds neighbouring parts; the sums of the lines
-// are added in order.
+// out[row * ld + column] += sum_s parts[s, row, column]; the last row goes to `last`, if that is not null. Each line of threads
+// adds neighbouring parts; the sums of the lines are added in order.
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
-    SumPartsKernel(PartsShape shape, const T* __restrict__ parts, T* out, int64_t ld) {
+    SumPartsKernel(PartsShape shape, const T* __restrict__ parts, T* out, int64_t ld, T* last) {
   __shared__ T sums[kThreads];
   const int lanes = shape.lanes(), lane = static_cast<int>(threadIdx.x) % lanes;
   const int64_t line = static_cast<int>(threadIdx.x) / lanes, length = CeilingOf(shape.parts, shape.lines);
@@ -37,19 +37,20 @@ __global__ void __launch_bounds__(kThreads)
     sums[threadIdx.x] = sum;
     __syncthreads();
     if (line > 0 || !wanted) continue;
-    sum += out[row * ld + column];
+    T* const to = last != nullptr && row == shape.rows - 1 ? last + column : out + row * ld + column;
+    sum += *to;
     for (int other = 1; other < shape.lines; ++other) sum += sums[other * lanes + lane];
-    out[row * ld + column] = sum;
+    *to = sum;
   }
 }
 
 template <typename T>
 int SumParts(void* stream, int64_t parts, int64_t rows, int64_t columns, bool triangular, const T* scratch, T* out,
-             int64_t ld) {
+             int64_t ld, T* last = nullptr) {
   if (parts <= 0) return 0;
   PartsShape shape{parts, rows, columns, triangular, 1};
   while (shape.lines < kMostLines && parts >= 2 * kPartsOfLine * shape.lines) shape.lines *= 2;
-  return Launch(stream, CeilingOf(shape.size(), shape.lanes()), SumPartsKernel<T>, shape, scratch, out, ld);
+  return Launch(stream, CeilingOf(shape.size(), shape.lanes()), SumPartsKernel<T>, shape, scratch, out, ld, last);
 }
 
 }  // namespace tfjac
