@@ -55,7 +55,7 @@ constexpr int kRowsOfLine = 4;
 
 // Blocks of them on a multiprocessor, so that some load while others multiply: 64 registers for a thread, 80 in float64.
 template <typename T>
-constexpr int kExampleBlocks = sizeof(T) == 4 ? 4 : 3;
+constexpr int kExampleBlocks = sizeof(T) == 4 ? 5 : 4;
 
 // The columns from which on cuBLAS computes them in float64: 10,000 of [40, 20] took it 0.08 ms.
 constexpr int kBatchedColumns = 32;
