@@ -6,12 +6,16 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.fixtures import ON_GPU
 from tests.ops.factors import Problem
 from tfjac import ops
 from tfjac.ops import _gpu, _library, _products
 
 LARGEST = np.finfo(np.float32).max
 SMALLEST = np.finfo(np.float32).tiny
+
+
+pytestmark = pytest.mark.skipif(ON_GPU, reason="a GPU is simulated")
 
 
 @pytest.fixture
