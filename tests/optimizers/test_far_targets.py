@@ -40,6 +40,16 @@ def test_prices_are_fitted_as_standardised_ones(options):
     assert explained(model) > 0.99
 
 
+@pytest.mark.by_day("values")
+@pytest.mark.parametrize("y", [1e-3 * G, 1e-5 * G, 1000 + G, 7 + 0.15 * G], ids=["small", "tiny", "offset", "narrow"])
+def test_other_units_are_fitted_as_standardised_targets(y):
+    """The last layer, solved first, is in proportion to the targets: steps are those for standardised ones."""
+    model = mlp()
+    with pytest.warns(UserWarning, match="begins with its last layer"):
+        tfjac.fit(model, X, y, max_steps=60)
+    assert explained(model, y) > 0.9999
+
+
 @pytest.mark.by_day(None)
 @pytest.mark.parametrize("compiled", [False, True])
 def test_several_targets_and_a_compiled_model(compiled):

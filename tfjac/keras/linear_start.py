@@ -1,8 +1,9 @@
 """A start for targets that are far from what a new network gives: its last layer, solved as a linear model.
 
 Weights of a new network are of size one, and so are its outputs. If the targets are of size 10⁵, all weights have to
-grow so far, and gradients of a large loss look small beside it. The last layer is linear, so its best weights are those
-of a linear least-squares problem, and none of the others need to grow.
+grow so far, and gradients of a large loss look small beside it. If they are of size 10⁻⁵, or far from zero beside what
+they differ by, all weights explain their mean first. The last layer is linear, so its best weights are those of a
+linear least-squares problem, and none of the others need to move for that.
 """
 
 from typing import Any
@@ -15,7 +16,7 @@ from tfjac._warn import warn
 from tfjac.types import Array
 
 FAR = 10.0
-"""The start is changed if the errors are so many times as large as the outputs, or as one."""
+"""The start is changed if the errors are so many times as large as the outputs, and one, or as targets deviate."""
 
 _RIDGE = 1e-6
 """Added to the diagonal of the normal equations, in units of its mean."""
@@ -35,7 +36,8 @@ def start_near(model: Any, batches: Any) -> Any:
         return
     outputs, targets, weights = (np.concatenate(each) for each in zip(*found))
     far = _size(targets - outputs, weights)
-    if not np.isfinite(far) or far <= FAR * max(1.0, _size(outputs, weights)):
+    deviation = _size(targets - np.average(targets, axis=0, weights=weights), weights) if far > 0 else 0.0
+    if not np.isfinite(far) or far <= FAR * min(max(1.0, _size(outputs, weights)), deviation or np.inf):
         return
     layer, received = _last_layer(model), f"Received: targets with errors of {far:.3g} at the start"
     if layer is None:

@@ -10,9 +10,11 @@ all others, so the layers below saturate instead. So weights that residuals are 
 v is the variance of r − J w in the first batch, about the mean of each output, J and w those of these weights: what is
 left to explain if they were zero. d is the largest of what one unit of them explains: diag(JᵀJ), added up over the last
 axis of a weight, which is that of outputs. Up to two, u is one: it makes no difference there, and targets that are
-standardised are trained as with D = I. u stays what it is from the first batch on, as what earlier batches said is
-remembered in these units. A network that is trained with another unit of its targets then takes the same steps, if its
-last layer begins in proportion.
+standardised are trained as with D = I. Targets that are tiny ask for a tiny u, d being that of the variable of which
+one unit explains least, as the bias: other columns of J would vanish beside those of these weights, and float32 would
+lose them. But only if the outputs are no larger than the targets: else these weights have to shrink first. u stays what
+it is from the first batch on, as what earlier batches said is remembered in these units. A network that is trained with
+another unit of its targets then takes the same steps, if its last layer begins in proportion.
 """
 
 from typing import Any
@@ -26,7 +28,10 @@ from tfjac.objective.wrapped import WrappedObjective
 from tfjac.types import Tensor
 
 AS_THEY_ARE = 2.0
-"""Units up to which variables keep their own."""
+"""Units up to which variables keep their own, and the share of these down to which they do."""
+
+_NEAR = 4.0
+"""Tiny units are taken if the first batch has at most so many times the square that it has without these weights."""
 
 
 def in_units(objective: Any, kept: Any) -> Any:
@@ -88,15 +93,17 @@ class ObjectiveInUnits(WrappedObjective):
         some = jacobian.only(self._changed)
         chosen, jacobian = (range(len(self.variables)), jacobian) if some is None else (self._changed, some)
         diagonal = dict(zip(chosen, jacobian.columns.split(jacobian.column_norms_squared())))
-        largest = tf.reduce_max(tf.stack([_over_outputs(diagonal[k]) for k in self._changed]))
+        explained = tf.stack([_over_outputs(diagonal[k]) for k in self._changed])
         values = self.values()
         weights = [values[k] if k in self._changed else tf.zeros_like(values[k]) for k in chosen]
         to_explain = model.residual - jacobian.matvec(tf.cast(jacobian.columns.flatten(weights), model.dtype))
         square, variance = square_and_variance(model, self.num_parts, to_explain)
         spread = tf.where(variance > 0, variance, square)  # of one example alone
-        unit = tf.sqrt(spread / largest)
+        unit, tiny = tf.sqrt(spread / tf.reduce_max(explained)), tf.sqrt(spread / tf.reduce_min(explained))
+        is_near = tf.reduce_sum(tf.square(model.residual)) <= _NEAR * spread
+        other = tf.where(is_near & (AS_THEY_ARE * tiny < 1), tiny, tf.ones_like(unit))
         counts = tf.math.is_finite(unit) & (unit > 0)
-        return tf.where(counts, tf.where(unit > AS_THEY_ARE, unit, tf.ones_like(unit)), tf.zeros_like(unit))
+        return tf.where(counts, tf.where(unit > AS_THEY_ARE, unit, other), tf.zeros_like(unit))
 
     def position(self, values: list[Tensor]) -> Tensor:
         """Return the place where the variables hold `values`, `[p]`."""
