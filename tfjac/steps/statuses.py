@@ -100,9 +100,9 @@ _MESSAGES = {
     ),
     Status.GRADIENT_TOLERANCE: "Converged: the residuals are orthogonal to the Jacobian's columns to within gtol.",
     Status.COST_TOLERANCE: (
-        "Converged: actual and predicted reduction of the cost are below ftol times the cost, or it is mere rounding."
+        "Converged: the next step would lower the cost by less than ftol times the cost, or the cost is mere rounding."
     ),
-    Status.STEP_TOLERANCE: "Converged: the last step is shorter than xtol times the variables.",
+    Status.STEP_TOLERANCE: "Converged: the next step is shorter than xtol times the variables.",
     Status.MAX_STEPS: "Stopped after max_steps steps, before any tolerance was met.",
     Status.STALLED: "Stopped: no step lowers the cost, up to the largest damping.",
     Status.ZERO_LEARNING_RATE: "The learning rate is zero; nothing was changed.",
