@@ -1,4 +1,4 @@
-"""What users wait for before the first step: ops that are traced, and processor seconds, of twelve first calls.
+"""What users wait for before the first step: ops that are traced, and processor seconds, of thirteen first calls.
 
 python -m benchmarks.first_calls             # all, each in a process that has warmed TensorFlow, three times
 python -m benchmarks.first_calls curve_fit   # some
@@ -118,6 +118,20 @@ def keras_kronecker():
     return trained(network(200, 10, "softmax"), "sparse_categorical_crossentropy", classes, 32)
 
 
+def keras_recurrent():
+    """Keras' `fit`, `LSTM(32)` and ten classes, batches of 32 whose last one is smaller."""
+    keras.utils.set_random_seed(0)
+    model = keras.Sequential([keras.Input([8, 8]), keras.layers.LSTM(32), keras.layers.Dense(10)])
+    inputs = RNG.normal(size=[65, 8, 8]).astype(np.float32)
+
+    def fit():
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        model.compile(optimizer=tfjac.LevenbergMarquardt(), loss=loss)
+        model.fit(inputs, classes(inputs[:, 0]), epochs=1, batch_size=32, verbose=0, shuffle=False)
+
+    return fit
+
+
 def keras_adam():
     """Keras' `fit` with Adam, 8-20-1: what Keras itself takes."""
     return trained(network(20, 1), "mse", sines, 256, "adam")
@@ -202,8 +216,8 @@ def bundle():
 
 
 CASES = [
-    curve_fit, single_precision, named_parameters, keras_full_batch, keras_batches, keras_kronecker, many_fits, sparse,
-    convolutions, recurrent, pose_graph, bundle,
+    curve_fit, single_precision, named_parameters, keras_full_batch, keras_batches, keras_kronecker, keras_recurrent,
+    many_fits, sparse, convolutions, recurrent, pose_graph, bundle,
 ]  # fmt: skip
 
 

@@ -100,3 +100,18 @@ def test_branches_hand_on_their_scalars_as_one_vector_for_each_dtype():
 def _carried(loop):
     """Return dtypes and shapes of what a loop carries."""
     return loop.attr["T"].list.type, loop.attr["output_shapes"].list.shape
+
+
+def test_a_size_is_one_op():
+    @tf.function(input_signature=[tf.TensorSpec([None, 3]), tf.TensorSpec([None], tf.int32)])
+    def function(x, numbers):
+        with shared_constants():
+            sizes = [tf.shape(x)[0] * 2, tf.shape(x)[0] * 2, tf.shape(x)[0] * 3, tf.shape(numbers)[0] * 2]
+            products = [x[:, 0] * x[:, 1], x[:, 0] * x[:, 1]]
+        return sizes, products
+
+    kinds = [op.type for op in function.get_concrete_function().graph.get_operations()]
+    assert (kinds.count("Shape"), kinds.count("Mul")) == (2, 3 + 2)
+    sizes, products = function(tf.constant([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]), tf.constant([1, 2, 3]))
+    assert [int(size) for size in sizes] == [4, 4, 6, 6]
+    np.testing.assert_allclose(products, [[2, 20]] * 2)

@@ -82,8 +82,11 @@ class JacobianOperator(tf.linalg.LinearOperator):
 
     def cast(self, dtype: DType) -> "JacobianOperator":
         """Return the same operator with its factors in another dtype."""
-        factors = [factor.cast(dtype) for factor in self._factors]
-        return JacobianOperator(factors, self._shapes, self._n, self._m, self.name)
+        return self.with_factors([factor.cast(dtype) for factor in self._factors], self._m)
+
+    def with_factors(self, factors: Sequence[Any], num_outputs: int | Tensor) -> "JacobianOperator":
+        """Return the operator of other factors of the same variables and examples."""
+        return JacobianOperator(factors, self._shapes, self._n, num_outputs, self.name)
 
     def split(self, x: Tensor) -> list[Tensor]:
         """Cut `x[p]` (or `[p, ...]`, keeping the trailing axes) into tensors of the variables' shapes."""

@@ -4,12 +4,24 @@ Where data are those of the steps before, a step goes on from the former by conj
 """
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import tensorflow as tf
 
+from tfjac.graph import cond
 from tfjac.linear.contracts import LinearModel
 from tfjac.linear.solvers import ConjugateGradientSolver
-from tfjac.linear.solvers.base import Cost, ProductSystem, Solve, Solved, Solver, System, dot, finite_or_zeros
+from tfjac.linear.solvers.base import (
+    Cost,
+    ProductSystem,
+    Solve,
+    Solved,
+    Solver,
+    System,
+    dot,
+    finite_or_zeros,
+    zeros_unless,
+)
 from tfjac.linear.solvers.conjugate_gradient import conjugate_gradients
 from tfjac.linear.solvers.problem_sizes import ProblemSizes
 from tfjac.types import Tensor
@@ -93,6 +105,7 @@ class _Plane(ProductSystem):
         self._curvature = rows if self.prior.is_zero else [one + two for one, two in zip(rows, weighed)]
         self._squares = _products(directions)
         self.slopes = [dot(self.gradient, each) for each in directions]
+        self._solved: dict[Any, list[Tensor]] = {}
 
     def stiffness(self, damping: Tensor) -> Tensor:
         """Return the damped curvature along the first direction, a scalar."""
@@ -100,11 +113,23 @@ class _Plane(ProductSystem):
 
     def solver(self, scaling: Tensor) -> Solve:
         def solve(damping: Tensor, residual: Tensor | None = None) -> Solved:
-            first, second = self._coordinates(damping)
-            step = first * self._directions[0] + second * self._directions[1]
-            return finite_or_zeros(step if self._streams is None else self._or_iterated(step, damping * scaling))
+            place = self._coordinates(damping)
+            step = place[0] * self._directions[0] + place[1] * self._directions[1]
+            found = finite_or_zeros(step if self._streams is None else self._or_iterated(step, damping * scaling))
+            self._solved[found[0].ref()] = [zeros_unless(found[1], each) for each in place]
+            return found
 
         return solve
+
+    def quadratic(self, step: Tensor) -> Tensor:
+        """Return pᵀ(JᵀJ + Λ)p, without a product with J for a step in the plane."""
+        place = self._solved.get(step.ref())
+        if place is None:
+            return super().quadratic(step)
+        (first, second), (own, mixed, other) = place, self._curvature
+        inside = first * (first * own + 2 * second * mixed) + second * second * other
+        outside = super().quadratic
+        return inside if self._streams is None else cond(self._streams, lambda: inside, lambda: outside(step))
 
     def _or_iterated(self, step: Tensor, mass: Tensor) -> Tensor:
         """Return `step` where data are new, else that of conjugate gradients with λD `[p]`, of no iteration there."""

@@ -1,4 +1,7 @@
-"""One constant for each value: axes, shapes and bounds of slices are a quarter of the ops of a step that is traced."""
+"""One constant for each value, and one op for each size: they are half of the ops of a step that is traced.
+
+Axes, shapes and bounds of slices are constants. Where the number of examples is open, sizes are ops.
+"""
 
 import contextlib
 import functools
@@ -17,6 +20,9 @@ MOST_BYTES = 256
 _COUNTS, _NUMBERS = (tf.int32, tf.int64, tf.bool), (tf.float32, tf.float64)
 """Dtypes that are shared. There is no derivative by a count: it does not matter which one an op was given."""
 
+_OF_SIZES = {"Shape", "Size", "StridedSlice", "Pack", "Mul", "FloorDiv"}
+"""Ops on integers that are shared, if they are given the same tensors."""
+
 _HELD = re.compile(r"(.*/)?(Const|zeros|ones)(_like)?(_\d+)?/?")
 """Names of constants that users ask for, and may differentiate by; TensorFlow names others by arguments of ops."""
 
@@ -26,6 +32,8 @@ _sharing: weakref.WeakSet[tf.Graph] = weakref.WeakSet()
 @contextlib.contextmanager
 def shared_constants() -> Iterator[None]:
     """Let constants of the same value be one op in the graph being traced, as long as this lasts; none beside others.
+
+    So are ops on the same sizes.
 
     Of floating-point numbers, it is the scalars that TensorFlow makes of Python's, as of the 2 in `2 * x`.
 
@@ -49,10 +57,9 @@ def shared_constants() -> Iterator[None]:
         **others: Any,
     ) -> tf.Operation:
         make = functools.partial(create, op_type, inputs, dtypes, input_types, name, attrs, *rest, **others)
-        value = attrs["value"].tensor if attrs and "value" in attrs and not inputs else None
-        if value is None or not _is_shared(value, name or op_type) or _is_scoped(graph):
+        key = _key_of(op_type, inputs, attrs or {}, name or op_type)
+        if key is None or _is_scoped(graph):
             return make()
-        key = op_type, value.SerializeToString(deterministic=True)
         if key not in known:
             with graph.colocate_with(None, ignore_existing=True):  # gradients are where the ops that they are of are
                 known[key] = make()
@@ -78,6 +85,20 @@ def sharing_like_this(function: Callable[..., T]) -> Callable[..., T]:
             return function(*arguments)
 
     return traced
+
+
+def _key_of(op_type: str, inputs: Any, attributes: dict, name: str) -> tuple | None:
+    """Return what an op that is shared has in common with others that it is shared with; None for other ops."""
+    if not inputs:
+        value = attributes["value"].tensor if "value" in attributes else None
+        if value is None or not _is_shared(value, name):
+            return None
+        return op_type, value.SerializeToString(deterministic=True)
+    dtype = attributes.get("out_type", attributes.get("T"))
+    if op_type not in _OF_SIZES or dtype is None or dtype.type not in _COUNTS:
+        return None
+    given = sorted((key, each.SerializeToString(deterministic=True)) for key, each in attributes.items())
+    return op_type, tuple(tensor.ref() for tensor in inputs), tuple(given)
 
 
 def _is_shared(value: Any, name: str) -> bool:

@@ -4,13 +4,15 @@ Factors ask for one backward pass for each residual of an example. A language mo
 positions times its vocabulary: thousands of passes, where a step of conjugate gradients takes a few dozen.
 """
 
+import contextlib
 import copy
 from functools import partial
 from typing import Any
 
 import tensorflow as tf
 
-from tfjac.graph import Dependence, ExamplesMix, axes, inline_calls, source_in
+from tfjac.graph import Dependence, ExamplesMix, axes, between, inline_calls, source_in
+from tfjac.graph.op_types import LOOPS
 from tfjac.jacobians import JacobianOperator, jacobian_operator
 from tfjac.jacobians.factors.factorize import factorize
 from tfjac.jacobians.factors.strategies import AS_IF_APART
@@ -27,6 +29,9 @@ NUMBERS = 2**20
 
 FEW_PARAMETERS = 256
 """Parameters up to which J is formed nevertheless: exact steps pay then."""
+
+FEW_OUTPUTS = 16
+"""Residuals of an example up to which J is kept as factors where loops are on the way to them."""
 
 PROBES = 4
 """Random combinations of the residuals of an example that stand for all of them in estimates."""
@@ -139,8 +144,11 @@ def product_rows(tensors: list[Tensor], variables: list) -> ProductRows | None:
         return None
 
 
-def drawn_rows(tensors: list[Tensor], variables: list, number: Tensor) -> ProductRows:
-    """Return the `ProductRows` of tensors `[n, ...]`, with one random combination of the residuals of each example.
+def drawn_rows(tensors: list[Tensor], variables: list, number: Tensor) -> JacobianBlock:
+    """Return J of tensors `[n, ...]`, whose factors are of one random combination of the residuals of each example.
+
+    Products are exact. Of one residual of an example the factors are J, but for signs. So they are where loops are on
+    the way to a few: their forward mode runs them several times. Elsewhere products are those of `ProductRows`.
 
     Where examples depend on one another, as by a batch normalisation, row n of S is what belongs to example n in the
     gradient of the sum of all combinations. Products are exact all the same.
@@ -155,12 +163,74 @@ def drawn_rows(tensors: list[Tensor], variables: list, number: Tensor) -> Produc
     """
     sources = [source_in(tf.compat.v1.get_default_graph(), variable) for variable in variables]
     tensors = inline_calls(tensors, depends_on=sources)
-    combinations = _probed(tensors, 1, tf.stack([number, 0]))
+    seed = tf.stack([number, 0])
+    with contextlib.suppress(ExamplesMix):
+        if _by_factors(tensors, sources):
+            operator = jacobian_operator(tensors, variables)
+            _, m = operator.examples_and_outputs
+            return operator if m == 1 else DrawnRows.of(operator, seed)
+    combinations = _probed(tensors, 1, seed)
     try:
         sketch = jacobian_operator(combinations, variables)
     except ExamplesMix:
         sketch = operator_of(combinations, variables, partial(factorize, examples_mix=AS_IF_APART, verify=False))
     return _with_sketch(tensors, variables, sources, sketch)
+
+
+def _by_factors(tensors: list[Tensor], sources: list) -> bool:
+    """Return whether products with J are less work by its factors: of one residual, or of few where loops are."""
+    sizes = [tensor.shape[1:].num_elements() for tensor in tensors]
+    if None in sizes or sum(sizes) > FEW_OUTPUTS:
+        return False
+    return sum(sizes) == 1 or any(op.type in LOOPS for op in between(sources, tensors))
+
+
+class DrawnRows(JacobianBlock):
+    """J of one block as factors, with those of a random combination of the residuals of each example in their place.
+
+    Args:
+        operator: `JacobianOperator`, J.
+        sketch: `JacobianOperator` of the combinations.
+    """
+
+    num_probes = 1
+
+    def __init__(self, operator: JacobianOperator, sketch: JacobianOperator) -> None:
+        self._operator, self._sketch, self.dtype = operator, sketch, operator.dtype
+
+    @classmethod
+    def of(cls, operator: JacobianOperator, seed: Tensor) -> "DrawnRows":
+        """Return the same with combinations drawn by a seed, int64 `[2]`."""
+        n, m = operator.examples_and_outputs
+        signs = _drawn_signs(tf.stack([n, m]), seed, 1, operator.dtype)[0]
+        factors = [factor.combined(signs) for factor in operator.factors]
+        return cls(operator, operator.with_factors(factors, 1))
+
+    @property
+    def factors(self) -> list:
+        """The factors of the combinations, one per variable."""
+        return self._sketch.factors
+
+    @property
+    def examples_and_outputs(self) -> tuple:
+        """(n, m): integers where they are known while tracing, else scalar tensors."""
+        return self._operator.examples_and_outputs
+
+    def cast(self, dtype: tf.DType) -> "DrawnRows":
+        """Return the same in another dtype."""
+        return DrawnRows(self._operator.cast(dtype), self._sketch.cast(dtype))
+
+    def column_norms_squared(self) -> Tensor:
+        """Return an estimate of diag(JᵀJ), `[p]`."""
+        return self._sketch.column_norms_squared()
+
+    def matvec(self, x: Tensor, adjoint: bool = False) -> Tensor:
+        """Return J v `[n·m]`, or Jᵀu `[p]`."""
+        return self._operator.matvec(x, adjoint)
+
+    def to_dense(self) -> Tensor:
+        """Return J, `[n·m, p]`."""
+        return self._operator.to_dense()
 
 
 def _with_sketch(tensors: list[Tensor], variables: list, sources: list, sketch: JacobianOperator) -> ProductRows:
@@ -201,6 +271,11 @@ def _probed(tensors: list[Tensor], probes: int, seed: Any) -> Tensor:
     """Return random combinations `[n, probes]` of the elements of each example of tensors `[n, ...]`, by a seed."""
     flat = [tf.reshape(tensor, [axes(tensor)[0], product(axes(tensor)[1:])]) for tensor in tensors]
     rows = flat[0] if len(flat) == 1 else tf.concat(flat, axis=1)
-    bits = tf.random.stateless_uniform(tf.shape(rows), seed=seed, minval=0, maxval=2**probes, dtype=tf.int32)
-    signs = [tf.cast(2 * (tf.bitwise.right_shift(bits, k) & 1) - 1, rows.dtype) for k in range(probes)]
+    signs = _drawn_signs(tf.shape(rows), seed, probes, rows.dtype)
     return tf.stack([tf.reduce_sum(rows * each, axis=1) for each in signs], axis=1) / probes**0.5
+
+
+def _drawn_signs(shape: Tensor, seed: Any, probes: int, dtype: tf.DType) -> list[Tensor]:
+    """Return as many tensors of a shape, of ±1 at random."""
+    bits = tf.random.stateless_uniform(shape, seed=seed, minval=0, maxval=2**probes, dtype=tf.int32)
+    return [tf.cast(2 * (tf.bitwise.right_shift(bits, k) & 1) - 1, dtype) for k in range(probes)]

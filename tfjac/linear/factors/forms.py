@@ -85,6 +85,17 @@ class Factor(tf.experimental.ExtensionType):
 
         return self.with_tensors(list(map(masked, self.tensors(), self.axes_of_tensors())))
 
+    def combined(self, weights: Tensor) -> "Factor":
+        """Return the factor of one row for each example, the sum of its rows times `weights[n,m]`."""
+
+        def added_up(tensor: Tensor, axes: str) -> Tensor:
+            if axes[:2] != "nm":
+                return tensor
+            given = tf.reshape(weights, tf.concat([tf.shape(weights), [1] * (len(axes) - 2)], 0))
+            return tf.reduce_sum(tensor * given, axis=1, keepdims=True)
+
+        return self.with_tensors(list(map(added_up, self.tensors(), self.axes_of_tensors())))
+
     def cast(self, dtype: tf.DType) -> "Factor":
         """Return the same factor in another floating-point dtype, but in no less than single precision."""
         return self._mapped(lambda x: tf.cast(x, dtype))

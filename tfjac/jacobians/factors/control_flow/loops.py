@@ -13,7 +13,16 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfjac.graph import SHARED, Dependence, analyse_examples, axes, check_not_assigned_since, transplant
+from tfjac.graph import (
+    SHARED,
+    Dependence,
+    analyse_examples,
+    axes,
+    check_not_assigned_since,
+    lean_function,
+    shared_constants,
+    transplant,
+)
 from tfjac.graph.op_types import LOOPS
 from tfjac.jacobians.factors.control_flow.lists import ListCotangent
 from tfjac.jacobians.factors.control_flow.stacking import Stack
@@ -82,7 +91,7 @@ class _Step:
     def trace(self, states: States, cotangents: Any) -> Any:
         """Return the step as a concrete function of recorded values, cotangents, and marks of overwritten elements."""
         body = self.loop.body
-        return tf.function(self._step, autograph=False).get_concrete_function(
+        return lean_function(self._step).get_concrete_function(
             [tf.TensorSpec(body.inputs[k].shape, body.inputs[k].dtype) for k in self.loop.recorded],
             [tf.TensorSpec(cotangent.shape, cotangent.dtype) for cotangent in cotangents],
             [tf.TensorSpec([self.lists[k].dense.shape[1]], tf.bool) for k in self.written],
@@ -194,6 +203,7 @@ def _backwards(loop: Loop, states: States, cotangents: Any, traced: Any, step: A
         tf.nest.map_structure(lambda array: tf.TensorShape([]), reads),
         [list(map(_common_shape, each, factor.tensors())) for each, factor in zip(held, of_factors)],
     )
+    run = shared_constants()(run)
     results = tf.while_loop(lambda t, *_: t >= 0, run, initial, shapes, maximum_iterations=loop.bound)
     _, cotangents, marks, sums, reads, held = results
     for tensor in [*cotangents, *sums]:

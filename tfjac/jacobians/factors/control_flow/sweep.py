@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfjac.graph import ExampleAnalysis, axes, registering
+from tfjac.graph import ExampleAnalysis, axes, lean_function, registering, shared_constants
 from tfjac.graph.facts import is_identity
 from tfjac.jacobians.factors.control_flow.stacking import of_static_columns, shaped_like, zeros_like
 from tfjac.jacobians.factors.cotangents import asking_for
@@ -70,12 +70,12 @@ def swept_factors(
 
 def _unless_empty(compute: Callable, sweep: "Sweep", m: Size) -> None:
     """Run `compute`, but find zeros where n = 0: `tf.vectorized_map` gets the gradients of empty slices wrong."""
-    traced = tf.function(compute, autograph=False).get_concrete_function()
+    traced = lean_function(compute).get_concrete_function()
 
     def zeros() -> list[Factor]:
         return [zeros_like(factor, sweep.n, m) for _, factor in sweep.parts]
 
-    results = tf.cond(sweep.n > 0, traced, zeros)
+    results = tf.cond(sweep.n > 0, traced, shared_constants()(zeros))
     sweep.parts = [(weight, shaped_like(inside, factor)) for (weight, inside), factor in zip(sweep.parts, results)]
 
 
