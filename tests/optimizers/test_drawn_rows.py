@@ -51,3 +51,13 @@ def test_products_are_exact_and_factors_are_of_a_combination(outputs, recurrent,
         np.testing.assert_allclose(abs(signs), 1, rtol=1e-7)
         np.testing.assert_allclose(signs @ rows, row[0], atol=1e-9)
     assert found(X[:0])[0].shape == (0,)
+
+
+def test_factors_of_long_sequences_are_not_kept(monkeypatch):
+    monkeypatch.setattr("tfjac.jacobians.rows.product_rows.FEW_NUMBERS", 3 * 4 * 16 - 1)  # m·t·o of the LSTM
+    model = network(3, True)
+    variables, kinds = [each.value for each in model.trainable_variables], []
+    seed = tf.constant(5, tf.int64)
+    traced = tf.function(lambda x: kinds.append(type(drawn_rows([model(x)], variables, seed))), autograph=False)
+    traced.get_concrete_function(tf.TensorSpec([None, *X.shape[1:]], tf.float64))
+    assert kinds == [ProductRows]

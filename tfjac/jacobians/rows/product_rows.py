@@ -33,6 +33,9 @@ FEW_PARAMETERS = 256
 FEW_OUTPUTS = 16
 """Residuals of an example up to which J is kept as factors where loops are on the way to them."""
 
+FEW_NUMBERS = 2**16
+"""Numbers of an example that a factor may take then: of long sequences, and wide layers, it is too many."""
+
 PROBES = 4
 """Random combinations of the residuals of an example that stand for all of them in estimates."""
 
@@ -168,7 +171,10 @@ def drawn_rows(tensors: list[Tensor], variables: list, number: Tensor) -> Jacobi
         if _by_factors(tensors, sources):
             operator = jacobian_operator(tensors, variables)
             _, m = operator.examples_and_outputs
-            return operator if m == 1 else DrawnRows.of(operator, seed)
+            if m == 1:
+                return operator
+            if _are_small(operator.factors):
+                return DrawnRows.of(operator, seed)
     combinations = _probed(tensors, 1, seed)
     try:
         sketch = jacobian_operator(combinations, variables)
@@ -183,6 +189,12 @@ def _by_factors(tensors: list[Tensor], sources: list) -> bool:
     if None in sizes or sum(sizes) > FEW_OUTPUTS:
         return False
     return sum(sizes) == 1 or any(op.type in LOOPS for op in between(sources, tensors))
+
+
+def _are_small(factors: list) -> bool:
+    """Return whether each tensor of `factors` is known to have few numbers of an example."""
+    sizes = [tensor.shape[1:].num_elements() for factor in factors for tensor in factor.tensors()]
+    return all(size is not None and size <= FEW_NUMBERS for size in sizes)
 
 
 class DrawnRows(JacobianBlock):

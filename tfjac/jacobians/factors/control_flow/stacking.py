@@ -42,9 +42,12 @@ class Stack:
             return self.factor.with_tensors(held)
         sizes = _sizes(self.factor, {"n": self.n, "m": self.m})
         names = self.factor.axes_of_tensors()
-        return self.factor.with_tensors(
-            [_side_by_side(stacked(*pair), axes) for *pair, axes in zip(held, sizes, names)]
-        )
+        tensors = [_side_by_side(stacked(*pair), axes) for *pair, axes in zip(held, sizes, names)]
+        for whole, each, own in zip(tensors, self.factor.tensors(), names):
+            at = own.find("t")
+            if isinstance(self.bound, int) and at >= 0 and each.shape[at] is not None:
+                whole.set_shape([*each.shape[:at], self.bound * each.shape[at], *each.shape[at + 1 :]])
+        return self.factor.with_tensors(tensors)
 
 
 def of_static_columns(factor: Factor, weight: Tensor) -> Factor:
