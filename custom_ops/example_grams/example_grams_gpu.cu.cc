@@ -43,7 +43,7 @@ __device__ void CopyRows(const T* from, uint32_t rows, const Divider& by_accesse
 }
 
 template <typename T, int kNumbers>
-__global__ void __launch_bounds__(kThreads, kExampleBlocks<T>)
+__global__ void __launch_bounds__(kThreads, kExampleBlocks)
     FewColumnsKernel(ExampleBlocks<T> blocks, Cut cut, T* __restrict__ gram, T* __restrict__ gradient) {
   __shared__ FewColumnsRoom<T> room;
   T* const shared = room[0].value;

@@ -53,9 +53,9 @@ constexpr int64_t kFewColumnsSegments = 264;
 // Rows that each line of threads takes of those that wait, at least.
 constexpr int kRowsOfLine = 4;
 
-// Blocks of them on a multiprocessor, so that some load while others multiply: 64 registers for a thread, 80 in float64.
-template <typename T>
-constexpr int kExampleBlocks = sizeof(T) == 4 ? 5 : 4;
+// ExampleGrams: blocks on a multiprocessor, so that some load while others multiply. A fifth would gain 4 % in float32, but the
+// multiprocessors of 7.5 have room for four.
+constexpr int kExampleBlocks = 4;
 
 // The columns from which on cuBLAS computes them in float64: 10,000 of [40, 20] took it 0.08 ms.
 constexpr int kBatchedColumns = 32;
