@@ -52,7 +52,8 @@ struct FewColumns {
 template <typename T>
 class ColumnMaker {
  public:
-  __device__ ColumnMaker(const FactorTable<T>& table, const Divider& m_size, const FewColumns<T>& few, const T* residual)
+  __device__ ColumnMaker(const FactorTable<T>& table, const Divider& m_size, const FewColumns<T>& few,
+                         const T* residual)
       : m_size_(m_size), column_(static_cast<int>(threadIdx.x) % few.cut.width), width_(few.cut.width),
         first_(static_cast<int>(threadIdx.x) / width_), step_(few.side_by_side) {
     if (first_ >= step_) return;
@@ -243,10 +244,10 @@ class Plan {
     const FewColumns<T> few(factors_.p, factors_.n * factors_.m);
     FactorTable<T> table;
     FillTable(factors_, 0, [](const Factor<T>&) { return true; }, &table);
-    TFJAC_RETURN_IF_ERROR(Launch(stream, int64_t{few.segments}, FewColumnsKernel<T>, table, DividerBy(factors_.m), few, residual,
-                                 gram, gradient, others_));
-    return SumParts(stream, int64_t{few.segments - 1}, factors_.p + 1, factors_.p, false, static_cast<const T*>(others_), gram,
-                    factors_.p, gradient);
+    TFJAC_RETURN_IF_ERROR(Launch(stream, int64_t{few.segments}, FewColumnsKernel<T>, table, DividerBy(factors_.m), few,
+                                 residual, gram, gradient, others_));
+    return SumParts(stream, int64_t{few.segments - 1}, factors_.p + 1, factors_.p, false,
+                    static_cast<const T*>(others_), gram, factors_.p, gradient);
   }
 
   // Add the rows of some examples to the blocks that are computed from rows.

@@ -1,4 +1,4 @@
-"""Recurrent layers as Keras makes them on a GPU, by ops of cuDNN: traced here, for nothing of it runs without a GPU."""
+"""Layers of cuDNN that are not taken apart: traced here, for nothing of it runs without a GPU."""
 
 import sys
 
@@ -11,7 +11,8 @@ import tfjac
 
 @pytest.fixture
 def cudnn(monkeypatch):
-    """Make Keras build its LSTM as it does where there is a GPU."""
+    """Make Keras build its LSTM as it does where there is a GPU, which is taken for one of another kind."""
+    monkeypatch.setattr("tfjac.graph.copying.cudnn.is_layer_of_cudnn", lambda op: False)
     monkeypatch.setattr(sys.modules["keras.src.backend.tensorflow.rnn"], "cudnn_ok", lambda *_, **__: True)
 
 

@@ -99,8 +99,8 @@ class ObjectiveInUnits(WrappedObjective):
         to_explain = model.residual - jacobian.matvec(tf.cast(jacobian.columns.flatten(weights), model.dtype))
         square, variance = square_and_variance(model, self.num_parts, to_explain)
         spread = tf.where(variance > 0, variance, square)  # of one example alone
-        unit, tiny = tf.sqrt(spread / tf.reduce_max(explained)), tf.sqrt(spread / tf.reduce_min(explained))
-        is_near = tf.reduce_sum(tf.square(model.residual)) <= _NEAR * spread
+        unit, tiny = tf.sqrt(spread / tf.reduce_max(explained)), tf.sqrt(variance / tf.reduce_min(explained))
+        is_near = tf.reduce_sum(tf.square(model.residual)) <= _NEAR * variance
         other = tf.where(is_near & (AS_THEY_ARE * tiny < 1), tiny, tf.ones_like(unit))
         counts = tf.math.is_finite(unit) & (unit > 0)
         return tf.where(counts, tf.where(unit > AS_THEY_ARE, unit, other), tf.zeros_like(unit))

@@ -12,6 +12,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfjac.graph.facts import facts_by_type
 from tfjac.types import T
 
 MOST_BYTES = 256
@@ -19,9 +20,6 @@ MOST_BYTES = 256
 
 _COUNTS, _NUMBERS = (tf.int32, tf.int64, tf.bool), (tf.float32, tf.float64)
 """Dtypes that are shared. There is no derivative by a count: it does not matter which one an op was given."""
-
-_OF_SIZES = {"Shape", "Size", "StridedSlice", "Pack", "Mul", "FloorDiv"}
-"""Ops on integers that are shared, if they are given the same tensors."""
 
 _HELD = re.compile(r"(.*/)?(Const|zeros|ones)(_like)?(_\d+)?/?")
 """Names of constants that users ask for, and may differentiate by; TensorFlow names others by arguments of ops."""
@@ -94,8 +92,9 @@ def _key_of(op_type: str, inputs: Any, attributes: dict, name: str) -> tuple | N
         if value is None or not _is_shared(value, name):
             return None
         return op_type, value.SerializeToString(deterministic=True)
-    dtype = attributes.get("out_type", attributes.get("T"))
-    if op_type not in _OF_SIZES or dtype is None or dtype.type not in _COUNTS:
+    dtype, facts = attributes.get("out_type", attributes.get("T")), facts_by_type().get(op_type)
+    of_sizes = facts is not None and facts.entries is not None and facts.kind is None
+    if not of_sizes or dtype is None or dtype.type not in _COUNTS:
         return None
     given = sorted((key, each.SerializeToString(deterministic=True)) for key, each in attributes.items())
     return op_type, tuple(tensor.ref() for tensor in inputs), tuple(given)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
-from tfjac.graph.reading.static_values import static_value
+from tfjac.graph.facts import facts_of
 from tfjac.graph.reading.symbolic_sizes import axes
 from tfjac.types import Tensor
 
@@ -37,18 +37,14 @@ def by_time_steps(op: tf.Operation, inputs: Sequence[Tensor]) -> list[Tensor]:
     c = tf.squeeze(c, axis) if mode == b"lstm" else h
     of_x, of_h = _affine_maps(params, x.shape[-1], h.shape[-1], _GATES[mode])
     x = x if time_major else tf.transpose(x, [1, 0, 2])
-    steps = axes(x)[0]
-    ends = None if _is_full(lengths, steps) else lengths[:, None]
+    steps, ends = axes(x)[0], lengths[:, None]
     gates = tf.TensorArray(x.dtype, steps).unstack(tf.concat([map_(x) for map_ in of_x], -1))
 
     def step(time: Tensor, outputs: tf.TensorArray, h: Tensor, c: Tensor) -> tuple:
         next_h, next_c = _CELLS[mode](tf.split(gates.read(time), len(of_x), -1), of_h, h, c)
-        output = next_h
-        if ends is not None:
-            going_on = time < ends
-            output = tf.where(going_on, next_h, tf.zeros_like(next_h))
-            next_h, next_c = tf.where(going_on, next_h, h), tf.where(going_on, next_c, c)
-        return time + 1, outputs.write(time, output), next_h, next_c
+        goes_on = time < ends
+        outputs = outputs.write(time, tf.where(goes_on, next_h, tf.zeros_like(next_h)))
+        return time + 1, outputs, tf.where(goes_on, next_h, h), tf.where(goes_on, next_c, c)
 
     start = 0, tf.TensorArray(x.dtype, steps), h, c
     _, outputs, h, c = tf.while_loop(lambda time, *_: time < steps, step, start, maximum_iterations=steps)
@@ -58,16 +54,13 @@ def by_time_steps(op: tf.Operation, inputs: Sequence[Tensor]) -> list[Tensor]:
     return [outputs, tf.expand_dims(h, axis), tf.expand_dims(c, axis)]
 
 
-def _is_full(lengths: Tensor, steps: int | Tensor) -> bool:
-    """Whether all sequences are known to run through all time steps: Keras fills them in where there is no mask."""
-    length = static_value(lengths.op.inputs[1]) if lengths.op.type == "Fill" else None
-    return length is not None and not tf.is_tensor(steps) and int(length) == steps
-
-
 def _affine_maps(params: Tensor, of_x: int, units: int, gates: int) -> tuple[list[Callable], list[Callable]]:
     """The maps of x and of h by their matrices and biases, one for each gate, out of all parameters in one vector."""
     sizes = [units * of_x] * gates + [units * units] * gates + [units] * 2 * gates
-    joined = params.op.type == "ConcatV2" and [piece.shape.num_elements() for piece in params.op.inputs[:-1]] == sizes
+    joined = (
+        facts_of(params.op).joins is not None
+        and [piece.shape.num_elements() for piece in params.op.inputs[:-1]] == sizes
+    )
     parts = params.op.inputs[:-1] if joined else tf.split(params, sizes)
     matrices = [tf.transpose(tf.reshape(part, [units, -1])) for part in parts[: 2 * gates]]
     maps = [lambda x, w=w, b=b: x @ w + b for w, b in zip(matrices, parts[2 * gates :])]
