@@ -28,7 +28,10 @@ from tfjac.objective.wrapped import WrappedObjective
 from tfjac.types import Tensor
 
 AS_THEY_ARE = 2.0
-"""Units up to which variables keep their own, and the share of these down to which they do."""
+"""Units up to which variables keep their own."""
+
+_TINY = 0.1
+"""Units down to which they do."""
 
 _NEAR = 4.0
 """Tiny units are taken if the first batch has at most so many times the square that it has without these weights."""
@@ -101,7 +104,7 @@ class ObjectiveInUnits(WrappedObjective):
         spread = tf.where(variance > 0, variance, square)  # of one example alone
         unit, tiny = tf.sqrt(spread / tf.reduce_max(explained)), tf.sqrt(variance / tf.reduce_min(explained))
         is_near = tf.reduce_sum(tf.square(model.residual)) <= _NEAR * variance
-        other = tf.where(is_near & (AS_THEY_ARE * tiny < 1), tiny, tf.ones_like(unit))
+        other = tf.where(is_near & (tiny < _TINY), tiny, tf.ones_like(unit))
         counts = tf.math.is_finite(unit) & (unit > 0)
         return tf.where(counts, tf.where(unit > AS_THEY_ARE, unit, other), tf.zeros_like(unit))
 

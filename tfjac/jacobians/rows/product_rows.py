@@ -197,15 +197,13 @@ def _are_small(factors: list) -> bool:
     return all(size is not None and size <= FEW_NUMBERS for size in sizes)
 
 
-class DrawnRows(JacobianBlock):
+class DrawnRows(ProductRows):
     """J of one block as factors, with those of a random combination of the residuals of each example in their place.
 
     Args:
-        operator: `JacobianOperator`, J.
+        operator: `JacobianOperator`, J, by which products are taken.
         sketch: `JacobianOperator` of the combinations.
     """
-
-    num_probes = 1
 
     def __init__(self, operator: JacobianOperator, sketch: JacobianOperator) -> None:
         self._operator, self._sketch, self.dtype = operator, sketch, operator.dtype
@@ -219,11 +217,6 @@ class DrawnRows(JacobianBlock):
         return cls(operator, operator.with_factors(factors, 1))
 
     @property
-    def factors(self) -> list:
-        """The factors of the combinations, one per variable."""
-        return self._sketch.factors
-
-    @property
     def examples_and_outputs(self) -> tuple:
         """(n, m): integers where they are known while tracing, else scalar tensors."""
         return self._operator.examples_and_outputs
@@ -231,10 +224,6 @@ class DrawnRows(JacobianBlock):
     def cast(self, dtype: tf.DType) -> "DrawnRows":
         """Return the same in another dtype."""
         return DrawnRows(self._operator.cast(dtype), self._sketch.cast(dtype))
-
-    def column_norms_squared(self) -> Tensor:
-        """Return an estimate of diag(JᵀJ), `[p]`."""
-        return self._sketch.column_norms_squared()
 
     def matvec(self, x: Tensor, adjoint: bool = False) -> Tensor:
         """Return J v `[n·m]`, or Jᵀu `[p]`."""
