@@ -207,9 +207,12 @@ class Masked:
 
 MASKED = {
     "squares": (("mse", 2, None, None), ["weights", "tracin"]),
-    "weighted squares": ((keras.losses.MeanSquaredError(), 2, None, 0.1), ["examples"]),
+    "weighted squares": ((keras.losses.MeanSquaredError(dtype="float64"), 2, None, 0.1), ["examples"]),
     "classes": (("sparse_categorical_crossentropy", 3, "softmax", 0.3), ["cg"]),
-    "sums": ((keras.losses.SparseCategoricalCrossentropy(reduction="sum"), 3, "softmax", 2.0), ["examples"]),
+    "sums": (
+        (keras.losses.SparseCategoricalCrossentropy(reduction="sum", dtype="float64"), 3, "softmax", 2.0),
+        ["examples"],
+    ),
 }
 
 
