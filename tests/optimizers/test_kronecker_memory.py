@@ -27,6 +27,7 @@ RNG = np.random.default_rng(0)
 X = RNG.normal(size=(150, 4))
 Y = np.sin(X @ RNG.normal(size=(4, 6)))
 ENOUGH = 200  # examples by which the bound of α has grown
+SOON = 7  # steps after each of which factors are renewed, and every fifth time from then on
 
 
 def perceptron(inputs, hidden, outputs):
@@ -65,16 +66,19 @@ class Factored:
         value = self.total(x, y, self.w)
         gradient = x.T @ first + 2 * self.penalty * self.w
         kept = min(0.95, self.number / (self.number + 1))
-        earlier, self.weight = kept * self.weight, kept * self.weight + (1 - kept) * len(x)
-        kept, part = earlier / self.weight, min(len(x) / self.weight, 1.0)  # a smaller batch counts for less
-        left, right = self.factors(x, second)
-        self.left, self.right = kept * self.left + (1 - kept) * left, kept * self.right + (1 - kept) * right
-        mean = np.trace(self.left) * np.trace(self.right) / self.w.size
-        self.largest = max(0.9999 * self.largest, mean)
+        earlier, weight = kept * self.weight, kept * self.weight + (1 - kept) * len(x)
+        is_due, kept = self.number < SOON or self.number % 5 == 0, earlier / weight
+        self.weight, self.largest = weight if is_due else self.weight, 0.9999 * self.largest
+        part = min(len(x) / self.weight, 1.0)  # a smaller batch counts for less
+        if is_due:
+            left, right = self.factors(x, second)
+            self.left, self.right = kept * self.left + (1 - kept) * left, kept * self.right + (1 - kept) * right
+            mean = np.trace(self.left) * np.trace(self.right) / self.w.size
+            self.largest = max(self.largest, mean)
         damping = self.damping or mean
         if self.loss is not squares:
             damping = max(damping, 0.3 * self.largest)
-        if self.number < 5 or self.number % 5 == 0:
+        if is_due:
             share = np.sqrt(np.trace(self.left) / len(self.left) / (np.trace(self.right) / len(self.right)))
             sides = (self.left, share), (self.right, 1 / share)
             self.inverses = [np.linalg.inv(m + s * np.sqrt(damping) * np.eye(len(m))) for m, s in sides]
@@ -129,6 +133,7 @@ def test_steps_are_those_of_the_method(name, penalty, share, monkeypatch):
     Keras keeps the penalty, and what a schedule says, in float32.
     """
     monkeypatch.setattr(kronecker, "ENOUGH", ENOUGH)
+    monkeypatch.setattr(kronecker, "SOON", SOON)
     oracle_loss, loss, y = LOSSES[name]
     random = np.random.default_rng(1)
     with floating("float64"):

@@ -35,7 +35,7 @@ import tensorflow as tf
 
 from tfjac.drive.streamed.recalling import LinearisedObjective, all_finite
 from tfjac.drive.streamed.two_directions import TwoDirections
-from tfjac.graph import cond, eager_creation
+from tfjac.graph import cond, eager_creation, replay
 from tfjac.linear.columns import Columns
 from tfjac.linear.contracts import LinearModel
 from tfjac.linear.factors.kronecker_block import (
@@ -64,8 +64,8 @@ Form: TypeAlias = FormOfWeight | FormOfTable
 KEPT = 0.95
 """β."""
 
-REFRESHED = 5
-"""After so many steps inverses are computed again; after each of the first."""
+REFRESHED, SOON = 5, 20
+"""After so many steps A, G and their inverses are computed again; after each of the first ones."""
 
 WANTED, WANTED_OF_ALL, SPEED = 0.05, 0.3, 0.1
 """The α that λ is led to; the same times the number of variables, from six on; by which power of its distance.
@@ -158,6 +158,7 @@ class KroneckerMemory:
         weight: Tensor,
         stayed: Tensor,
         streams: Tensor | None,
+        number: Tensor,
     ) -> tuple[State, Report, Tensor]:
         """Take a step, remember the batch, and return the `State`, the `Report`, and the loss of the batch after it.
 
@@ -170,6 +171,7 @@ class KroneckerMemory:
             stayed: scalar bool, whether the variables are where the last step left them; if not, all begins again.
             streams: scalar bool, whether data are new, or None if they are. If not, nothing is recalled nor remembered,
                 and the step is one of conjugate gradients, damped as `state` says, by Nielsen's rule.
+            number: int64 scalar, by which the rows of `batch` were drawn: what depends on it runs where it is due.
         """
         is_new = tf.constant(True) if streams is None else streams
         steps, seen = (
@@ -182,23 +184,36 @@ class KroneckerMemory:
         if self._share is not None:
             share *= tf.clip_by_value(tf.cast(self._share(), self.dtype), 0, 1)
         begun = tf.cast(steps, self.dtype)
+        is_due = tf.equal(steps % REFRESHED, 0) | (steps < SOON) | ~is_new
         kept, weight_of_all = self._share_of_earlier(begun / (begun + 1), weight)
+        weight_of_all = tf.where(is_due, weight_of_all, self._weight.value.value())
         kept = zeros_unless(is_new, kept)
         factors, sizes = batch.jacobian.factors(), self._columns.sizes
-        curvature = [part.averaged(each, kept) for part, each in zip(self._parts, factors)]
-        damping, largest = self._damping_now(curvature, objective.sums_squares, stayed)
-        growth, masses = 2 * tf.ones_like(damping), [damping] * len(sizes)
+
+        def renewed() -> list[Any]:
+            again = replayed(factors, number)
+            blocks = [part.averaged(each, kept) for part, each in zip(self._parts, again)]
+            mean = tf.add_n([block.trace() for block in blocks]) / self._columns.total
+            damping, largest = self._damping_now(mean, objective.sums_squares, stayed)
+            masses = [damping] * len(sizes)
+            if streams is not None:
+                used = tf.where(streams | (state.damping[0] <= 0), damping, state.damping[0])
+                masses = tf.split(used + zeros_unless(~streams, batch.prior.precision), sizes)
+            inverses = [block.inverses(mass) for block, mass in zip(blocks, masses)]
+            return [[part.sides(block) for part, block in zip(self._parts, blocks)], inverses, damping, largest]
+
+        def as_kept() -> list[Any]:
+            damping, largest = self._damping_now(None, objective.sums_squares, stayed)
+            sides = [part.kept_sides() for part in self._parts]
+            return [sides, [part.kept_inverses(damping) for part in self._parts], damping, largest]
+
+        sides, inverses, damping, largest = cond(is_due, renewed, as_kept)
+        curvature = [part.block(each) for part, each in zip(self._parts, sides)]
+        growth = 2 * tf.ones_like(damping)
         if streams is not None:
             before, growing = state.damping
             damping = tf.where(streams | (before <= 0), damping, before)
             growth = tf.where(streams, growth, tf.maximum(growth, growing))
-            masses = tf.split(damping + zeros_unless(~streams, batch.prior.precision), sizes)
-        is_due = tf.equal(steps % REFRESHED, 0) | (steps < REFRESHED)
-        inverses = cond(
-            is_due | ~is_new,
-            lambda: [block.inverses(mass) for block, mass in zip(curvature, masses)],
-            lambda: [part.kept_inverses(block, damping) for part, block in zip(self._parts, curvature)],
-        )
 
         def precondition(gradient: Tensor) -> Tensor:
             pairs = zip(curvature, inverses, tf.split(gradient, sizes))
@@ -228,9 +243,13 @@ class KroneckerMemory:
         wanted &= all_finite(diagonal, solver.stiffness, *tf.nest.flatten(inverses))
         following = tf.where(rests, damping, _following(report, solver.allowed / (part * self._wanted)))
 
-        def keep() -> Tensor:
-            for part, block, inverse in zip(self._parts, curvature, inverses):
+        def keep_factors() -> Tensor:
+            for part, block, inverse in zip(self._parts, sides, inverses):
                 part.keep(block, inverse)
+            return is_due
+
+        def keep() -> Tensor:
+            cond(is_due, keep_factors, lambda: is_due)
             for variable, value in (
                 (self._last, moved),
                 (self._damping, following),
@@ -260,12 +279,13 @@ class KroneckerMemory:
         mean = earlier + (1 - of_alike) * tf.cast(weight, self.dtype)
         return tf.math.divide_no_nan(earlier, mean), mean
 
-    def _damping_now(self, curvature: list, sums_squares: bool, stayed: Tensor) -> tuple[Tensor, Tensor]:
-        """Return λ, and the largest mean of diag(JᵀJ) so far."""
-        mean = tf.add_n([block.trace() for block in curvature]) / self._columns.total
+    def _damping_now(self, mean: Tensor | None, sums_squares: bool, stayed: Tensor) -> tuple[Tensor, Tensor]:
+        """Return λ, and the largest mean of diag(JᵀJ) so far, given the mean, or None where it is not known."""
         before, damping = (each.value.value() * tf.cast(stayed, self.dtype) for each in (self._largest, self._damping))
-        largest = tf.maximum(FORGETS_LARGEST * before, mean)
-        damping = tf.where(damping > 0, damping, mean)
+        largest = FORGETS_LARGEST * before
+        if mean is not None:
+            largest = tf.maximum(largest, mean)
+            damping = tf.where(damping > 0, damping, mean)
         return damping if sums_squares else tf.maximum(damping, LEAST * self._wanted * largest), largest
 
 
@@ -316,6 +336,12 @@ def _following(report: Report, allowed: Tensor) -> Tensor:
     return report.damping * tf.where(report.accepted, factor, 2 * tf.ones_like(factor))
 
 
+def replayed(factors: list, number: Tensor) -> list:
+    """Return factors, computed again in the graph being traced as far as they depend on the number of the step."""
+    flat = tf.nest.flatten(factors, expand_composites=True)
+    return tf.nest.pack_sequence_as(factors, replay(flat, [(number, number)]), expand_composites=True)
+
+
 class _Sides:
     """A and G of one weight, and their damped inverses: `[g,i,i]` and `[g,o,o]`, or `[rows]` and `[o,o]` of a table.
 
@@ -334,36 +360,52 @@ class _Sides:
 
     def averaged(self, factors: list, kept: Tensor) -> KroneckerBlock | TableBlock:
         """Return the block with that of a batch."""
-        block = self._form.of(factors)
-        old = [side.value.value() for side in self._sides]
-        new = [kept * one + (1 - kept) * two for one, two in zip(old, (block.left, block.right))]
-        return self._form.with_sides(*new)
+        new = self.sides(self._form.of(factors))
+        return self.block([kept * one + (1 - kept) * two for one, two in zip(self.kept_sides(), new)])
 
-    def kept_inverses(self, block: KroneckerBlock | TableBlock, damping: Tensor) -> list[Tensor]:
-        """Return the inverses of an earlier block."""
+    def block(self, sides: list[Tensor]) -> KroneckerBlock | TableBlock:
+        """Return the block of these A and G."""
+        return self._form.with_sides(*sides)
+
+    def sides(self, block: KroneckerBlock | TableBlock) -> list[Tensor]:
+        """Return A and G of a block."""
+        return [block.left, block.right]
+
+    def kept_sides(self) -> list[Tensor]:
+        """Return A and G of the batches before."""
+        return [side.value.value() for side in self._sides]
+
+    def kept_inverses(self, damping: Tensor) -> list[Tensor]:
+        """Return their inverses."""
         return [side.value.value() for side in self._inverses]
 
-    def keep(self, block: KroneckerBlock | TableBlock, inverses: list[Tensor]) -> None:
+    def keep(self, sides: list[Tensor], inverses: list[Tensor]) -> None:
         """Assign all."""
-        for variable, value in zip((*self._sides, *self._inverses), (block.left, block.right, *inverses)):
+        for variable, value in zip((*self._sides, *self._inverses), (*sides, *inverses)):
             variable.value.assign(value)
 
 
 class _Diagonal:
-    """diag(JᵀJ) of one variable, `[size]`; attributes as of `_Sides`."""
+    """diag(JᵀJ) of one variable, `[size]`; attributes and methods as of `_Sides`. Its inverse is not kept."""
 
     def __init__(self, add: Callable, name: str, size: int, dtype: tf.DType) -> None:
         self._diagonal, self.numbers, self.operations = add(f"diagonal_{name}", (size,), dtype), size, size
 
     def averaged(self, factors: list, kept: Tensor) -> DiagonalBlock:
-        """Return the `DiagonalBlock` with that of a batch."""
-        old = self._diagonal.value.value()
+        (old,) = self.kept_sides()
         return DiagonalBlock(kept * old + (1 - kept) * DiagonalBlock.of(factors).values if factors else old)
 
-    def kept_inverses(self, block: DiagonalBlock, damping: Tensor) -> list[Tensor]:
-        """Return the inverse of a `DiagonalBlock`, which is not kept."""
-        return block.inverses(damping)
+    def block(self, sides: list[Tensor]) -> DiagonalBlock:
+        return DiagonalBlock(*sides)
 
-    def keep(self, block: DiagonalBlock, inverses: list[Tensor]) -> None:
-        """Assign the diagonal."""
-        self._diagonal.value.assign(block.values)
+    def sides(self, block: DiagonalBlock) -> list[Tensor]:
+        return [block.values]
+
+    def kept_sides(self) -> list[Tensor]:
+        return [self._diagonal.value.value()]
+
+    def kept_inverses(self, damping: Tensor) -> list[Tensor]:
+        return self.block(self.kept_sides()).inverses(damping)
+
+    def keep(self, sides: list[Tensor], inverses: list[Tensor]) -> None:
+        self._diagonal.value.assign(sides[0])

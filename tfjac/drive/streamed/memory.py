@@ -216,7 +216,8 @@ class Memory:
         self._keep_news(news)
 
         def remember(streams: Tensor | None = None) -> tuple:
-            return self.model.take_step(objective, drawn, state, method, restrictions, weight, stayed, streams)
+            given = objective, drawn, state, method, restrictions, weight, stayed, streams, news.steps
+            return self.model.take_step(*given)
 
         def iterate() -> tuple:
             solver, start = ConjugateGradientSolver(), LinearisedObjective(objective, drawn)

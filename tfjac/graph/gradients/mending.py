@@ -8,7 +8,7 @@ import contextlib
 import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import tensorflow as tf
 
@@ -43,19 +43,27 @@ class Gradient:
         function: `(op, *cotangents)`, which gives the gradients, one per input.
         when: function `(op, ops)` that returns whether it does so for `op`, given what is `Differentiated`.
         name: by which TensorFlow knows it; made of the type where left out.
+        otherwise: the `Gradient` that may take that place where this one does not.
     """
 
     function: Callable
     when: Callable = _always
     name: str | None = None
+    otherwise: "Gradient | None" = None
 
     def name_for(self, op_type: str) -> str:
         """Return the name by which TensorFlow knows the gradient of ops of this type."""
         return self.name or f"Tfjac{op_type}"
 
+    def all(self) -> "list[Gradient]":
+        """List this one and those that may take its place."""
+        return [self, *(self.otherwise.all() if self.otherwise else [])]
 
-def differentiated_as(expression: Callable, when: Callable[[tf.Operation, Differentiated], bool] = _always) -> Gradient:
-    """Return the `Gradient` of an expression `(op, *inputs)` that equals the outputs of `op`."""
+
+def differentiated_as(
+    expression: Callable, when: Callable[[tf.Operation, Differentiated], bool] = _always, **options: Any
+) -> Gradient:
+    """Return the `Gradient` of an expression `(op, *inputs)` that equals the outputs of `op`, with its other options."""
 
     def of_expression(op: tf.Operation, *cotangents: Tensor | None) -> list[Tensor | None]:
         inputs = [tf.identity(tensor) for tensor in op.inputs]  # one may be read twice: each for itself
@@ -63,7 +71,7 @@ def differentiated_as(expression: Callable, when: Callable[[tf.Operation, Differ
         pairs = [(y, u) for y, u in zip(outputs, cotangents) if u is not None]
         return tf.gradients([y for y, _ in pairs], inputs, grad_ys=[u for _, u in pairs])
 
-    return Gradient(of_expression, when)
+    return Gradient(of_expression, when, **options)
 
 
 def refused(because: str) -> Gradient:
@@ -93,9 +101,9 @@ TAKEN_FOR_CONSTANT = Gradient(_refuse_constant)
 def register_all() -> None:
     """Register all gradients with TensorFlow at once: functions that were saved name them."""
     for op_type, facts in facts_by_type().items():
-        if facts.gradient is not None:
-            name = facts.gradient.name_for(op_type)
-            register_gradient(name)(facts.gradient.function)
+        for gradient in facts.gradient.all() if facts.gradient else ():
+            name = gradient.name_for(op_type)
+            register_gradient(name)(gradient.function)
             custom_gradients.OWN.add(name)
 
 
@@ -115,11 +123,18 @@ def mend(ops: Sequence[tf.Operation], sources: Iterable[Tensor] | None = None) -
         LookupError: for an op that TensorFlow differentiates wrongly by an input that gradients reach from the sources.
             Those that are refused whatever the input raise once a gradient passes.
     """
-    reached = Differentiated(_with_bodies(ops))
-    for op in reached:
+    passing = ops
+    if sources is not None:
+        reached = _reached(ops, references(sources))
+        passing = [op for op in ops if references(op.inputs) & reached]
+    differentiated = Differentiated(_with_bodies(passing))
+    for op in differentiated:
         found = facts_of(op).gradient
-        if found is not None and _private.gradient_name(op) is None and found.when(op, reached):
-            _private.set_gradient(op, found.name_for(op.type))
+        if found is None or _private.gradient_name(op) is not None:
+            continue
+        gradient = next((each for each in found.all() if each.when(op, differentiated)), None)
+        if gradient is not None:
+            _private.set_gradient(op, gradient.name_for(op.type))
     if sources is not None:
         _check_not_refused(ops, references(sources))
 
@@ -131,19 +146,19 @@ def unmended(graph: tf.Graph) -> Iterator[None]:
     Those of functions of Python are the same, but for their errors, and stay.
     """
     ops = _with_bodies(graph.get_operations())
-    mended = [op for op in ops if _is_mended(op) and facts_of(op).kind != "python"]
+    mended = {op: _private.gradient_name(op) for op in ops if _is_mended(op) and facts_of(op).kind != "python"}
     for op in mended:
         _private.clear_gradient(op)
     try:
         yield
     finally:
-        for op in mended:
-            _private.set_gradient(op, facts_of(op).gradient.name_for(op.type))
+        for op, name in mended.items():
+            _private.set_gradient(op, name)
 
 
 def _is_mended(op: tf.Operation) -> bool:
     found = facts_of(op).gradient
-    return found is not None and _private.gradient_name(op) == found.name_for(op.type)
+    return found is not None and _private.gradient_name(op) in [each.name_for(op.type) for each in found.all()]
 
 
 def _with_bodies(ops: Iterable[tf.Operation]) -> Iterator[tf.Operation]:

@@ -208,15 +208,23 @@ def _is_of_stopped_mean(op: tf.Operation) -> bool:
 
 
 def _is_otherwise(op: tf.Operation, ops: Differentiated) -> bool:
-    return _is_complex(op, ops) or _is_of_stopped_mean(op) or _meets_steep_ones(op, ops)
+    return _is_complex(op, ops) or _is_of_stopped_mean(op)
 
 
 def _squared_difference(op: tf.Operation, x: Tensor, y: Tensor) -> Tensor:
     """|x − y|²; TensorFlow forgets the conjugates, and the mean where it is differentiated again, by any tape."""
-    if _is_of_stopped_mean(op):
-        y = op.inputs[1].op.inputs[0]  # of no effect on the gradient, but on that of the gradient
-    difference = x - y
-    return tf.math.conj(difference) * difference if x.dtype.is_complex else times(difference, difference)
+    difference = x - _unstopped(op, y)
+    return tf.math.conj(difference) * difference
+
+
+def _steep_squared_difference(op: tf.Operation, x: Tensor, y: Tensor) -> Tensor:
+    difference = x - _unstopped(op, y)
+    return times(difference, difference)
+
+
+def _unstopped(op: tf.Operation, y: Tensor) -> Tensor:
+    """The mean is of no effect on the gradient, but on that of the gradient."""
+    return op.inputs[1].op.inputs[0] if _is_of_stopped_mean(op) else y
 
 
 def _xdivy(op: tf.Operation, x: Tensor, y: Tensor) -> Tensor:
@@ -351,7 +359,12 @@ declare("ZerosLike", looks_at="shapes", vanishes="always", value=of_inputs(np.ze
 declare(
     "SquaredDifference",
     vanishes="where all do",
-    gradient=differentiated_as(_squared_difference, when=_is_otherwise),
+    gradient=differentiated_as(
+        _steep_squared_difference,
+        when=_meets_steep_ones,
+        name="TfjacSteepSquaredDifference",
+        otherwise=differentiated_as(_squared_difference, when=_is_otherwise),
+    ),
 )
 declare("Xdivy", gradient=differentiated_as(_xdivy, when=_is_complex))
 declare("Xlogy", gradient=differentiated_as(_xlogy, when=_is_complex))
