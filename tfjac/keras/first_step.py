@@ -4,6 +4,7 @@ import functools
 import inspect
 import sys
 import time
+import types
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -46,7 +47,7 @@ def tells_of_first(trace: Callable) -> Callable:
 
 def _callbacks_of_shown_fit() -> list | None:
     """Return the callbacks of the call of Keras' `fit` that is under way; None if there is none, or it is silent."""
-    frame = sys._getframe(1)
+    frame: types.FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code is not _FIT:
         frame = frame.f_back
     if frame is None or not frame.f_locals["verbose"] or not keras.config.is_interactive_logging_enabled():
