@@ -337,18 +337,18 @@ def test_reports_are_alike_with_p0_and_with_parameters():
     params = tfjac.Parameters(height=1.0, rate=1.0, half="log(2)/rate")
     reports = [tfjac.curve_fit(_falling, x, y, p0=p0).summary() for p0 in ([1.0, 1.0], params)]
     plain, named = ([" ".join(line.split()) for line in text.splitlines()] for text in reports)
-    assert plain[:4] == named[:4] and "2 free parameters, rank 2, 48 degrees" in plain[2]
+    assert plain[2:4] == named[2:4] and "2 free parameters, rank 2, 48 degrees" in plain[2]
     for line in plain[5:7]:
         assert any(each.startswith(line + " 1") for each in named)
     popt, pcov = scipy.optimize.curve_fit(lambda x, height, rate: height * np.exp(-rate * x), x, y, p0=[1.0, 1.0])
-    half, slope = np.log(2) / popt[1], -np.log(2) / popt[1] ** 2
-    for name, value, error in zip(("height", "rate", "half"), (*popt, half), (*np.sqrt(np.diag(pcov)), np.nan)):
-        error = abs(slope) * np.sqrt(pcov[1, 1]) if name == "half" else error
+    values = [*popt, np.log(2) / popt[1]]
+    errors = np.sqrt([*np.diag(pcov), np.log(2) ** 2 / popt[1] ** 4 * pcov[1, 1]])
+    for name, value, error in zip(("height", "rate", "half"), values, errors):
         (line,) = (each for each in named if each.startswith(f"{name} "))
         numbers = [float(each.strip("()%[],")) for each in line.split()[1:6]]
         reach = scipy.stats.t.ppf(0.975, 48) * error
         expected = [value, error, 100 * error / value, value - reach, value + reach]
-        np.testing.assert_allclose(numbers, expected, rtol=2e-3)
+        np.testing.assert_allclose(numbers, expected, rtol=1e-3, atol=6e-3)
     assert "correlations" not in tfjac.curve_fit(_falling, x, y, p0=[1.0, 1.0]).summary(min_correlation=1.0)
 
 
