@@ -1,6 +1,7 @@
 """How far long calls have come: a line on a terminal after a while, and nothing in logs."""
 
 import io
+import re
 import time
 
 import keras
@@ -132,8 +133,52 @@ def test_the_line_of_fit(stream, at_once, monkeypatch, capsys):
         tfjac.fit(model, X[:, None], np.sin(3 * X)[:, None], max_steps=20, **options)
 
     text = shown_by(trained, monkeypatch, stream())
-    assert "tfjac.fit: " in text and "epochs, loss" in text
+    assert "s, tracing the step, once" in text and "epochs, loss" in text
     assert shown_by(lambda: trained(verbose=0), monkeypatch, stream()) == ""
     assert capsys.readouterr().out == ""
     trained(verbose=2)
     assert "Epoch 1/2" in capsys.readouterr().out
+
+
+def trained(loss="mse", verbose=2, **options):
+    """A model of three weights, after two epochs of batches of 12, 12 and 8."""
+    model = keras.Sequential([keras.Input([1]), keras.layers.Dense(1, "tanh"), keras.layers.Dense(1, use_bias=False)])
+    model.compile(optimizer=tfjac.LevenbergMarquardt(), loss=loss, **options)
+    model.fit(X[:32, None], np.sin(3 * X[:32, None]), batch_size=12, epochs=2, verbose=verbose)
+    return model
+
+
+LINE = r"tfjac: tracing the step, once \.\.\. \d+\.\d s\n"
+
+
+@pytest.mark.parametrize("options", [{}, {"jit_compile": True}, {"steps_per_execution": 3}], ids=str)
+def test_the_first_epoch_of_fit_says_what_it_does(options, capsys):
+    trained(**options)
+    out = capsys.readouterr().out
+    assert re.match(rf"Epoch 1/2\n{LINE}3/3 - ", out) and out.count("tracing") == 1
+
+
+def test_that_line_of_a_bar(capsys):
+    model = trained(verbose=1)
+    assert re.match(rf"Epoch 1/2\n{LINE}.*━", capsys.readouterr().out, re.DOTALL)
+    model.fit(X[:, None], X[:, None], epochs=1, verbose=1)
+    assert "tracing" not in capsys.readouterr().out  # it is another batch size, and another trace
+
+
+def test_that_line_ends_where_the_trace_fails(capsys):
+    with pytest.raises(ValueError, match="squares"):
+        trained(loss="mae")
+    assert capsys.readouterr().out.endswith("tfjac: tracing the step, once ... \n")
+
+
+def test_no_such_line_where_epochs_are_not_shown(capsys):
+    trained(verbose=0)
+    keras.config.disable_interactive_logging()
+    try:
+        trained()
+    finally:
+        keras.config.enable_interactive_logging()
+    model = trained(verbose=0)
+    optimizer = tfjac.LevenbergMarquardt()
+    optimizer.minimize(lambda: model(X[:, None]) - 1.0, model.trainable_variables)
+    assert capsys.readouterr().out == ""

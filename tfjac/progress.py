@@ -38,11 +38,12 @@ class Progress:
 
         Args:
             done, total: so many of so many.
-            of: what they are, in the plural.
+            of: what they are, in the plural; or what is being done, where nothing is counted.
             **numbers: to be shown beside that.
         """
-        count = [] if done is None else [f"{done}{f' of {total}' if total else ''} {of}".rstrip()]
-        self._known = "".join(f", {each}" for each in [*count, *(f"{n} {v:.4g}" for n, v in numbers.items())])
+        count = of if done is None else f"{done}{f' of {total}' if total else ''} {of}".rstrip()
+        known = [count, *(f"{n} {v:.4g}" for n, v in numbers.items())]
+        self._known = "".join(f", {each}" for each in known if each)
 
     def text(self) -> str:
         """Return the line."""

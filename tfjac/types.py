@@ -14,14 +14,17 @@ import keras
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
+from typing_extensions import TypeAliasType
 
 T = TypeVar("T")
 
 Tensor: TypeAlias = tf.Tensor
 Variable: TypeAlias = tf.Variable | keras.Variable
 Array: TypeAlias = np.ndarray
-ArrayLike: TypeAlias = npt.ArrayLike
-TensorLike: TypeAlias = Tensor | Variable | ArrayLike
+ArrayLike = TypeAliasType("ArrayLike", npt.ArrayLike)
+TensorLike = TypeAliasType("TensorLike", Tensor | Variable | ArrayLike)
+"""What converts to a tensor. Signatures show both by these names: written out, NumPy's is 400 characters."""
+
 Scalar: TypeAlias = float | np.number | Tensor | Variable
 """A number, or a scalar tensor or variable."""
 

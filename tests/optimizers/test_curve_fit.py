@@ -4,6 +4,7 @@ import matplotlib
 import numpy as np
 import pytest
 import scipy.optimize
+import scipy.stats
 import tensorflow as tf
 
 import tfjac
@@ -220,6 +221,23 @@ def test_a_line_on_a_logarithmic_axis_follows_the_fit(scale):
     seen = line.get_xdata() > 0
     drawn = np.interp(np.log(places), np.log(line.get_xdata()[seen]), line.get_ydata()[seen])
     np.testing.assert_allclose(drawn, 1 + 4 / (1 + places / 0.3), rtol=1e-3)
+    plt.close("all")
+
+
+def test_the_prediction_band_of_a_picture_has_the_deviations_of_the_data():
+    """Of a line through the origin with errors of a tenth, from one end of five decades to the other."""
+    plt = pytest.importorskip("matplotlib.pyplot")
+    x = np.geomspace(0.01, 1000, 12)
+    y = 3 * x * (1 + 0.1 * np.random.default_rng(0).normal(size=12))
+    axes = tfjac.curve_fit(lambda x, a: a * x, x[::-1], y[::-1], sigma=0.1 * y[::-1]).plot(x=x)
+    band = next(each for each in axes.collections if each.get_label() == "95% prediction").get_paths()[0].vertices
+    popt, pcov = scipy.optimize.curve_fit(lambda x, a: a * x, x, y, sigma=0.1 * y)
+    noise = np.sum(((y - popt[0] * x) / (0.1 * y)) ** 2) / 11 * (0.1 * y) ** 2
+    reach = scipy.stats.t.ppf(0.975, 11) * np.sqrt(x**2 * pcov[0, 0] + noise)
+    for side in (-1, 1):
+        expected = popt[0] * x + side * reach
+        found = [band[np.isclose(band[:, 0], each), 1] for each in x]
+        assert all(np.isclose(values, height, rtol=1e-4).any() for values, height in zip(found, expected))
     plt.close("all")
 
 

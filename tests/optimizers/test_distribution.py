@@ -7,6 +7,7 @@ from tests.memory import run_alone
 
 SCRIPT = """
 import contextlib
+import io
 import json
 import warnings
 
@@ -57,8 +58,10 @@ def refusal(run):
 pair = []
 for strategy in (None, two):
     model = model_of(strategy, tfjac.LevenbergMarquardt(), regularizer="l2")
-    logged = model.fit(x, y, sample_weight=weights, batch_size=32, epochs=4, shuffle=False, verbose=0).history["loss"]
-    pair.append([*logged, *state(model)])
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        history = model.fit(x, y, sample_weight=weights, batch_size=32, epochs=4, shuffle=False, verbose=2).history
+    results["lines of the first step"] = out.getvalue().count("tracing the step")
+    pair.append([*history["loss"], *state(model)])
 results["squares"] = pair
 copies = lambda model: [two.experimental_local_results(variable.value) for variable in model.weights]
 before = [[copy.numpy() for copy in each] for each in copies(model)]
@@ -156,6 +159,11 @@ def results():
 def test_as_on_one_device(results, case):
     one, two = results[case]
     np.testing.assert_allclose(two, one, rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.by_day(None)
+def test_the_first_step_is_told_of_once(results):
+    assert results["lines of the first step"] == 1
 
 
 def test_not_finite_on_one_replica_is_not_finite_for_all(results):

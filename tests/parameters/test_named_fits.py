@@ -9,6 +9,7 @@ import warnings
 import numpy as np
 import pytest
 import scipy.optimize
+import scipy.stats
 import tensorflow as tf
 
 import tfjac
@@ -327,6 +328,32 @@ def test_one_level_of_an_interval_may_be_a_number(fit):
     one, listed = fit.conf_interval(sigmas=2), fit.conf_interval(sigmas=[2])
     np.testing.assert_array_equal(one["rate"], listed["rate"])
     assert one["rate"].shape == (1, 2)
+
+
+def test_reports_are_alike_with_p0_and_with_parameters():
+    """Statistics, values, errors by SciPy, and the ends of their intervals; starts and ties are of names alone."""
+    x = np.linspace(0.0, 4.0, 50)
+    y = 2.5 * np.exp(-1.3 * x) + np.random.default_rng(0).normal(scale=0.05, size=50)
+    params = tfjac.Parameters(height=1.0, rate=1.0, half="log(2)/rate")
+    reports = [tfjac.curve_fit(_falling, x, y, p0=p0).summary() for p0 in ([1.0, 1.0], params)]
+    plain, named = ([" ".join(line.split()) for line in text.splitlines()] for text in reports)
+    assert plain[2:4] == named[2:4] and "2 free parameters, rank 2, 48 degrees" in plain[2]
+    for line in plain[5:7]:
+        assert any(each.startswith(line + " 1") for each in named)
+    popt, pcov = scipy.optimize.curve_fit(lambda x, height, rate: height * np.exp(-rate * x), x, y, p0=[1.0, 1.0])
+    values = [*popt, np.log(2) / popt[1]]
+    errors = np.sqrt([*np.diag(pcov), np.log(2) ** 2 / popt[1] ** 4 * pcov[1, 1]])
+    for name, value, error in zip(("height", "rate", "half"), values, errors):
+        (line,) = (each for each in named if each.startswith(f"{name} "))
+        numbers = [float(each.strip("()%[],")) for each in line.split()[1:6]]
+        reach = scipy.stats.t.ppf(0.975, 48) * error
+        expected = [value, error, 100 * error / value, value - reach, value + reach]
+        np.testing.assert_allclose(numbers, expected, rtol=1e-3, atol=6e-3)
+    assert "correlations" not in tfjac.curve_fit(_falling, x, y, p0=[1.0, 1.0]).summary(min_correlation=1.0)
+
+
+def _falling(x, height, rate):
+    return height * tf.exp(-rate * x)
 
 
 def test_a_fit_without_degrees_of_freedom_has_no_reduced_chi_square():

@@ -16,6 +16,7 @@ from tfjac.drive.interrupts import Interrupts
 from tfjac.keras.arguments import check_trainable
 from tfjac.keras.best_weights import BestWeights, StopOnInterrupt
 from tfjac.keras.callbacks import Convergence
+from tfjac.keras.first_step import TRACING
 from tfjac.keras.fitting_data import FittingData, refuse_negative, validation_dataset
 from tfjac.keras.levenberg_marquardt import LevenbergMarquardt
 from tfjac.keras.linear_start import start_near
@@ -253,7 +254,7 @@ class _LossAfterSteps(keras.callbacks.Callback):
 
 
 class _ToldProgress(keras.callbacks.Callback):
-    """Tells a `Progress` of each epoch.
+    """Tells a `Progress` of the training: what its first epoch does, and how far the others are.
 
     Args:
         progress: the `Progress`.
@@ -263,6 +264,10 @@ class _ToldProgress(keras.callbacks.Callback):
     def __init__(self, progress: Any, epochs: int) -> None:
         super().__init__()
         self._progress, self._epochs = progress, epochs
+
+    def on_train_begin(self, logs: Logs = None) -> None:
+        """Tell it what the first epoch does."""
+        self._progress.at(of=TRACING)
 
     def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
         """Tell it."""

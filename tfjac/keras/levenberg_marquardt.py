@@ -23,6 +23,7 @@ from tfjac.keras.arguments import (
 )
 from tfjac.keras.constraints import box_of_constraints, into_bounds
 from tfjac.keras.diagnostics import StepDiagnostics
+from tfjac.keras.first_step import tells_of_first
 from tfjac.keras.late_variables import LateVariables, SavesLateVariables
 from tfjac.keras.memory import MemoryOptions, plan_with
 from tfjac.keras.pitfalls import Pitfalls, may_differ
@@ -225,6 +226,7 @@ class LevenbergMarquardt(StepDiagnostics, SavesLateVariables, keras.optimizers.O
         with keras.name_scope(self.name), shared_constants():
             on_what_is_computed(self._advance_on_losses, variables, (loss, gradients))
 
+    @tells_of_first
     def _advance_on_losses(self, computed: Any) -> Any:
         """Take the steps of a batch on its loss, or on the sum of those of all replicas."""
         if self._summing is not None:
@@ -295,9 +297,8 @@ class LevenbergMarquardt(StepDiagnostics, SavesLateVariables, keras.optimizers.O
         args = as_data(args, variables)
 
         def step_on(computed: Any) -> Report:
-            return self._advance(
-                computed.objective(lambda tensors, copies: objective_of_residuals(tensors, copies, self._verify))
-            )
+            made = computed.objective(lambda tensors, copies: objective_of_residuals(tensors, copies, self._verify))
+            return self._advance(made)
 
         def advance(tensors: Any) -> Any:
             return on_what_is_computed(step_on, variables, tensors)
@@ -312,8 +313,7 @@ class LevenbergMarquardt(StepDiagnostics, SavesLateVariables, keras.optimizers.O
         trace = lambda: tf.function(step, autograph=False).get_concrete_function(*traced.specs)  # noqa: E731
         with as_one_call():
             options = recipe(self._method[:3], verification_wanted(self._verify))
-            trace = self._traces.get(traced, variables, options, trace)
-            return trace(*traced.data(args))
+            return self._traces.get(traced, variables, options, trace)(*traced.data(args))
 
     def _advance(self, objective: Any, weight: Any = 1.0) -> Report:
         """Take a step on an `Objective` that counts for `weight` among those of other batches; return the `Report`."""

@@ -10,7 +10,7 @@ that, damped by λ, and δ the step before, a step is
 
 in which α and μ minimise the quadratic model of the batch, with products J·v. Three rules make it sound where batches
 are small. They were chosen by trials on digits, tables, and an autoencoder, with batches of 8 to 256; see
-`docs/mini_batches.md`.
+`docs/explanation/memory_of_mini_batches.md`.
 
 *How far.* α is no more than 1/κ. κ is a mean over batches: the curvature of the batch along Pg over that of what is
 kept. A batch whose predictions are certain has next to no curvature. So it does not tell how far it is safe to go.

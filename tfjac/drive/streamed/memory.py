@@ -41,8 +41,8 @@ _SAME_LOSS = 1e-3
 
 WITHOUT_SCHEDULE = (
     "A schedule of learning_rate scales steps with Kronecker factors alone; damping sets the length of others. They "
-    "are kept with memory, solver and scaling as they are by default, of networks as in docs/mini_batches.md: leave "
-    "learning_rate out. "
+    "are kept with memory, solver and scaling as they are by default, of networks as in "
+    "docs/explanation/memory_of_mini_batches.md: leave learning_rate out. "
 )
 """Why it is refused."""
 

@@ -132,12 +132,15 @@ class LeastSquaresResult(SciPyNames):
             return ""
         return f"{self.status.message} It is {cause}." if cause else ""
 
-    def summary(self) -> str:
+    def summary(self, min_correlation: float = 0.1) -> str:
         """Return a report for people: how it ended, and a table of the parameters, their errors and correlations.
 
         Where there are many parameters, one line for each variable, without errors, which would take J to be formed.
+
+        Args:
+            min_correlation: weaker correlations are left out.
         """
-        return summary_of(self)
+        return summary_of(self, min_correlation)
 
     def plot(self, axes: Sequence[Axes] | None = None) -> tuple[Axes, Axes]:
         """Draw cost, largest gradient, damping and gain ratio of each step; needs Matplotlib.

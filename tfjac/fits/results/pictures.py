@@ -13,6 +13,8 @@ def plot_fit(
 ) -> Axes:
     """Draw data, the curve through them, the confidence band of the curve, and the prediction band of measurements.
 
+    Where deviations of the data differ, the prediction band has those between the data on both sides.
+
     Args:
         result: what `curve_fit` returned for one curve y(x): xdata and ydata of one axis. Its `plot` does the same.
         axes: the `matplotlib.axes.Axes` to draw on; those of a new figure where left out.
@@ -41,14 +43,15 @@ def draw_curve(result: Any, axes: Axes, level: float, points: int, grid: ArrayLi
 
     x, y = _curve_data(result)
     axes = plt.subplots(figsize=(8, 4.5))[1] if axes is None else axes
-    errors = np.broadcast_to(result.sigma.of_each(y.shape), y.shape) if result.absolute_sigma else None
+    deviations = np.broadcast_to(result.sigma.of_each(y.shape), y.shape)
+    errors = deviations if result.absolute_sigma else None
     axes.errorbar(x, y, yerr=errors, fmt="o", markersize=4, color="black", label="data", zorder=1)
     grid = _places(axes, x, points) if grid is None else np.asarray(grid)
     axes.plot(grid, result.predict(grid), color="C0", label="fit", zorder=3)
     if result.degrees_of_freedom > 0 and result.rank == result.x.size:
-        axes.fill_between(
-            grid, *result.prediction_band(grid, level), color="C0", alpha=0.12, lw=0, label=f"{level:.0%} prediction"
-        )
+        order = np.argsort(x, kind="stable")
+        band = result.prediction_band(grid, level, np.interp(grid, x[order], deviations[order]))
+        axes.fill_between(grid, *band, color="C0", alpha=0.12, lw=0, label=f"{level:.0%} prediction")
         axes.fill_between(
             grid, *result.confidence_band(grid, level), color="C0", alpha=0.35, lw=0, label=f"{level:.0%} confidence"
         )

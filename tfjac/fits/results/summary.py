@@ -19,26 +19,31 @@ LARGE = 2**22
 MOST_CORRELATIONS = 10
 """So many correlations are listed, the strongest first."""
 
-WORTH_SAYING = 0.1
-"""Correlations below this are not listed."""
+OF_ERRORS = "standard error", "95 % confidence interval"
+"""Heads of the columns of `cells_of_error`."""
 
 
-def summary_of(result: Any) -> str:
+def summary_of(result: Any, min_correlation: float) -> str:
     """Return the report of a `LeastSquaresResult`, several lines of text; it never raises.
 
     Args:
         result: a `LeastSquaresResult`.
+        min_correlation: weaker correlations are not listed.
     """
-    head = (
-        f"{result.message}\n"
+    head = f"{result.message}\n{line_of_steps(result)}"
+    values = tf.nest.flatten(result.x)
+    if sum(np.size(value) for value in values) > MANY:
+        return "\n".join([head, *aligned([_of_variable(*pair) for pair in zip(result.names, values)])])
+    return "\n".join([head, *lines_of_fit(result), *_of_parameters(result, min_correlation)])
+
+
+def line_of_steps(result: Any) -> str:
+    """Return a line of how a `LeastSquaresResult` ended."""
+    return (
         f"status {result.status.name}, cost {result.cost:.10g}, largest gradient {result.gradient_norm:.3g}, "
         f"{result.steps} steps, {result.evaluations} evaluations, {result.jacobians} Jacobians, "
         f"damping {result.damping:.3g}"
     )
-    values = tf.nest.flatten(result.x)
-    if sum(np.size(value) for value in values) > MANY:
-        return "\n".join([head, *aligned([_of_variable(*pair) for pair in zip(result.names, values)])])
-    return "\n".join([head, *_of_fit(result), *_of_parameters(result)])
 
 
 def _of_variable(name: str, value: Array) -> list[str]:
@@ -46,23 +51,30 @@ def _of_variable(name: str, value: Array) -> list[str]:
     return [name, shape, f"from {value.min():.6g}" if value.size else "", f"to {value.max():.6g}" if value.size else ""]
 
 
-def _of_fit(result: Any) -> list[str]:
+def lines_of_fit(result: Any) -> list[str]:
+    """Return lines of the statistics of a `LeastSquaresResult`; none where J is too large to be formed."""
     if not _may_be_formed(result):
         return []
     statistics = result.statistics
     left, used = statistics.degrees_of_freedom, statistics.effective_parameters
-    counts = [f"{statistics.rows} residuals", f"rank {statistics.rank}"]
+    counts = [f"{statistics.rows} residuals", *_of_free(result.held()), f"rank {statistics.rank}"]
     if isinstance(used, float):  # with a prior
         counts.append(f"{used:.6g} effective parameters")
         left = f"{left:.6f}".rstrip("0").rstrip(".")
     lines = [", ".join([*counts, f"{left} degrees of freedom"])]
     if statistics.degrees_of_freedom > 0:
-        reduced = statistics.chi_square / statistics.degrees_of_freedom
-        lines.append(f"chi-square {statistics.chi_square:.6g}, reduced chi-square {reduced:.6g}")
+        lines.append(f"chi-square {statistics.chi_square:.6g}, reduced chi-square {result.reduced_chi_square:.6g}")
     return lines
 
 
-def _of_parameters(result: Any) -> list[str]:
+def _of_free(held: Sequence[str]) -> list[str]:
+    """What to say of parameters that are not fixed: how many there are, and how many of them a bound holds."""
+    free = [each for each in held if each != "fixed"]
+    at_bounds = sum(map(bool, free))
+    return [f"{len(free)} free parameters", *([f"{at_bounds} of them at a bound"] if at_bounds else [])]
+
+
+def _of_parameters(result: Any, min_correlation: float) -> list[str]:
     """A line for each parameter: its value, its error, and its interval; then the correlations."""
     values = tf.nest.flatten(result.x)
     names, flat = result.parameter_names(), np.concatenate([np.ravel(value) for value in values])
@@ -74,25 +86,29 @@ def _of_parameters(result: Any) -> list[str]:
         return aligned([[name, f"{value:.8g}"] for name, value in zip(names, flat)])
     errors, determined = np.sqrt(np.diag(covariance)), result.statistics.determined
     reach = result.statistics.quantile(0.95) * errors
-    rows = [["parameter", "value", "standard error", "95 % confidence interval"]]
+    rows = [["parameter", "value", *OF_ERRORS]]
     for name, value, error, width, known, held in zip(names, flat, errors, reach, determined, result.held()):
         if held:
             rows.append([name, f"{value:.8g}", held])
             continue
-        relative = f" ({error / abs(value):.2%})" if value else ""
-        interval = f"[{value - width:.6g}, {value + width:.6g}]"
-        rows.append([name, f"{value:.8g}", *((f"{error:.4g}{relative}", interval) if known else ("not determined",))])
-    return [*aligned(rows), *_of_correlations(names, covariance, determined & (errors > 0))]
+        rows.append([name, f"{value:.8g}", *(cells_of_error(value, error, width) if known else ("not determined",))])
+    return [*aligned(rows), *_of_correlations(names, covariance, determined & (errors > 0), min_correlation)]
 
 
-def _of_correlations(names: Sequence[str], covariance: Array, meant: Array) -> list[str]:
+def cells_of_error(value: float, error: float, width: float) -> tuple[str, str]:
+    """Return what a table of parameters says of an error, and of an interval that reaches so far to both sides."""
+    relative = f" ({error / abs(value):.2%})" if value else ""
+    return f"{error:.4g}{relative}", f"[{value - width:.6g}, {value + width:.6g}]"
+
+
+def _of_correlations(names: Sequence[str], covariance: Array, meant: Array, least: float) -> list[str]:
     """The strongest correlations between the parameters that are `meant`."""
     errors = np.sqrt(np.diag(covariance))
     pairs = [
         (covariance[i, j] / errors[i] / errors[j], names[i], names[j])
         for i, j in itertools.combinations(np.flatnonzero(meant), 2)
     ]
-    return lines_of_correlations(pairs, WORTH_SAYING, MOST_CORRELATIONS)
+    return lines_of_correlations(pairs, least, MOST_CORRELATIONS)
 
 
 def _may_be_formed(result: Any) -> bool:
