@@ -50,9 +50,10 @@ def _callbacks_of_shown_fit() -> list | None:
     frame: types.FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code is not _FIT:
         frame = frame.f_back
-    if frame is None or not frame.f_locals["verbose"] or not keras.config.is_interactive_logging_enabled():
+    of_fit = {} if frame is None else frame.f_locals
+    if not of_fit.get("verbose") or not keras.config.is_interactive_logging_enabled():
         return None
-    return getattr(frame.f_locals["callbacks"], "callbacks", None)
+    return getattr(of_fit.get("callbacks"), "callbacks", None)
 
 
 class _Line(keras.callbacks.Callback):
