@@ -6,7 +6,7 @@ import keras
 import numpy as np
 
 from tfjac.black_box.estimators.base import Estimator, Probe, as_sizes, checked_sizes, checked_step
-from tfjac.types import Array, ArrayLike, Config
+from tfjac.types import Array, ArrayLike
 
 
 class RandomDirections(Estimator):
@@ -80,10 +80,6 @@ class SPSA(RandomDirections):
     def _length(self, probe):
         return probe.resolution ** (1 / 3) if self.step is None else self.step
 
-    def get_config(self) -> Config:
-        """Return the arguments of the constructor."""
-        return {"probes": self.probes, "step": self.step, "seed": self.seed, "typical": self.typical}
-
 
 @keras.saving.register_keras_serializable("tfjac")
 class EvolutionStrategies(RandomDirections):
@@ -113,7 +109,3 @@ class EvolutionStrategies(RandomDirections):
 
     def _length(self, probe):
         return self.sigma
-
-    def get_config(self) -> Config:
-        """Return the arguments of the constructor."""
-        return {"probes": self.probes, "sigma": self.sigma, "seed": self.seed, "typical": self.typical}

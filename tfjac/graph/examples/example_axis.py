@@ -22,16 +22,6 @@ from tfjac.graph.reading.symbolic_sizes import SymbolicSizes
 from tfjac.graph.reading.traversal import Inherited, ancestors
 from tfjac.types import Tensor
 
-__all__ = [
-    "SHARED",
-    "ExampleAnalysis",
-    "ExampleAxis",
-    "ExamplesMix",
-    "analyse_examples",
-    "examples_mix_at",
-    "shared_values",
-]
-
 
 class ExamplesMix(ValueError):
     """Examples depend on one another, or may: `op` is where, `reason` says why. Made by `examples_mix_at`.

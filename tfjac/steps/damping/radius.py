@@ -9,7 +9,7 @@ import tensorflow as tf
 from tfjac.arguments import positive
 from tfjac.linear import arrays
 from tfjac.steps.damping.base import Damping, Proposal, RegionChange, Verdict, solved_where
-from tfjac.types import Config, Tensor
+from tfjac.types import Tensor
 
 
 @keras.saving.register_keras_serializable("tfjac")
@@ -113,7 +113,3 @@ class RadiusDamping(Damping):
         radius = arrays.clip(arrays.where(change.poor, change.shrink * length, whole), limits.tiny, limits.max)
         waited = arrays.where(forced, arrays.zeros_like(waited), waited)
         return radius, self.clip(proposal.damping * change.damping, curvature), waited
-
-    def get_config(self) -> Config:
-        """Return the arguments of the constructor."""
-        return {"initial": self.initial, **super().get_config()}

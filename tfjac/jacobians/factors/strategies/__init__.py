@@ -21,15 +21,3 @@ ORDERS: dict[str, tuple[Strategy, ...]] = {
     AS_IF_APART: (by_rules,),
 }
 """The strategies that are tried, in order, for each choice of `examples_mix`."""
-
-__all__ = [
-    "APART",
-    "AS_IF_APART",
-    "ORDERS",
-    "UNLESS_MIXED",
-    "Problem",
-    "Strategy",
-    "by_checked_segments",
-    "first_of",
-    "in_dtype_of",
-]

@@ -21,23 +21,3 @@ from tfjac.jacobians.sparsity.rules.index_set_rules import (
     has_cotangents,
     index_sets_of,
 )
-
-__all__ = [
-    "NoIndexSets",
-    "Step",
-    "linear_algebra",
-    "all_of_all",
-    "carries_gradient",
-    "control_flow",
-    "convolution",
-    "has_cotangents",
-    "index_sets_of",
-    "indexing",
-    "labelled",
-    "lists",
-    "moves",
-    "products",
-    "reductions",
-    "resizing",
-    "segments",
-]
