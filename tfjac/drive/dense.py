@@ -171,7 +171,6 @@ class DenseSteps(Carrier):
             variable.assign(np.reshape(part, variable.shape))
 
     def take(self, request: Request) -> Step:
-        """Take the step of a `Request`."""
         objective, box = DenseObjective(self), self._box or None
         method = self._settings.method
         restrictions = request.restrictions(self._settings, objective.cost, Restrictions(box))

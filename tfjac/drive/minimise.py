@@ -129,7 +129,6 @@ class GraphSteps(_StepsOnVariables):
         self._data, self._invariants, self.is_small = data, invariants, is_small
 
     def take(self, request: Request) -> Step:
-        """Take the step of a `Request`."""
         assert self._invariants is not None
         objective, restrictions = self._problem.objective(self._data, self._invariants)
         settings = self._problem.settings
@@ -206,7 +205,6 @@ class CalledSteps(_StepsOnVariables):
         """Do nothing: the variables are where the steps are."""
 
     def take(self, request: Request) -> Step:
-        """Take the step of a `Request`."""
         return self._function(self._data, self._invariants, request)
 
 

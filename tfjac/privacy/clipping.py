@@ -104,7 +104,6 @@ class AdaptiveClipping(FixedClipping):
         self._variable, self._balance = add_variable("clip_norm", clip_norm), add_variable("balance", 0.0)
 
     def bound(self) -> TensorLike:
-        """Return C as it is now."""
         return tf.convert_to_tensor(self._variable)
 
     def _count_noise(self, batch_size):

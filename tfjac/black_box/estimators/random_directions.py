@@ -50,7 +50,6 @@ class RandomDirections(Estimator):
         return changes / (2 * self.probes), directions / s
 
     def number_of_probes(self, size: int | None) -> int:
-        """Return k."""
         return self.probes
 
 

@@ -29,28 +29,22 @@ class ReplicatedLinearisation(Linearisation):
         super().__init__(jacobian, jacobian.stack([part.residual for part in parts]), total([p.prior for p in parts]))
 
     def cast(self, dtype: tf.DType) -> "ReplicatedLinearisation":
-        """Return the same in another dtype."""
         return ReplicatedLinearisation(self._on_each(lambda part: part.cast(dtype)), self._replicas)
 
     def in_units(self, units: Units) -> "ReplicatedLinearisation":
-        """Return the same in `Units`."""
         return ReplicatedLinearisation(self._on_each(lambda part: part.in_units(units)), self._replicas)
 
     def gradient(self) -> Tensor:
-        """Return g, `[p]`."""
         return tf.add_n(self._on_each(lambda part: part.gradient()))
 
     def gram_and_gradient(self) -> tuple[Tensor, Tensor]:
-        """Return JᵀJ `[p, p]` and g `[p]`."""
         grams, gradients = zip(*self._on_each(lambda part: part.gram_and_gradient()))
         return tf.add_n(grams), tf.add_n(gradients)
 
     def curvature(self, vector: Tensor) -> Tensor:
-        """Return JᵀJ v, `[p]`."""
         return tf.add_n(self._on_each(lambda part: part.curvature(vector)))
 
     def quadratic(self, step: Tensor) -> Tensor:
-        """Return pᵀ(JᵀJ + Λ)p, a scalar."""
         return tf.add_n(self._on_each(lambda part: part.quadratic(step)))
 
     def _on_each(self, compute: Callable) -> list:
@@ -73,7 +67,6 @@ class _AllRows(StackedJacobian):
         self._places = [replica for part, replica in zip(parts, replicas) for _ in part.operators]
 
     def cast(self, dtype: tf.DType) -> "_AllRows":
-        """Return the same in another dtype."""
         return _AllRows(on_each(self._replicas, lambda part: part.cast(dtype), self._parts), self._replicas)
 
     def factors(self) -> list:

@@ -77,7 +77,6 @@ class ReplicatedObjective(LocalObjective):
         return ReplicatedObjective(self._on_each(change), self._replicas, self.variables)
 
     def values(self) -> list[Tensor]:
-        """Return what the variables hold now, as a list of tensors."""
         return self._objectives[0].values()
 
     def linearise(self, allowed: Allowed = AS_FACTORS) -> LinearModel:
@@ -98,11 +97,9 @@ class ReplicatedObjective(LocalObjective):
         return self._objectives[0].linear_variables()
 
     def change_of_rows(self) -> Tensor:
-        """Return how much more the tensors of all rows are now, `[rows]`."""
         return tf.concat(self._on_each(lambda objective: objective.change_of_rows()), axis=0)
 
     def evaluate(self) -> Tensor:
-        """Return F at what the variables hold at this point of the program."""
         return tf.add_n(self._on_each(lambda objective: objective.evaluate()))
 
     def write(self, values: list[Tensor]) -> None:

@@ -34,7 +34,6 @@ class WorkersObjective(LocalObjective):
         self._own, self.sums_squares = own, own.sums_squares
 
     def values(self) -> list[Tensor]:
-        """Return what the variables hold now, as a list of tensors."""
         return self._own.values()
 
     def linearise(self, allowed: Allowed = AS_FACTORS) -> LinearModel:
@@ -46,7 +45,6 @@ class WorkersObjective(LocalObjective):
         return self._own.change_of_rows()
 
     def evaluate(self) -> Tensor:
-        """Return F at what the variables hold at this point of the program."""
         return _total(self._own.evaluate())
 
     def write(self, values: list[Tensor]) -> None:
@@ -64,23 +62,18 @@ class _SharedLinearisation(Linearisation):
         self._own = own
 
     def cast(self, dtype: tf.DType) -> "_SharedLinearisation":
-        """Return the same in another dtype."""
         return _SharedLinearisation(self._own.cast(dtype))
 
     def gradient(self) -> Tensor:
-        """Return g, `[p]`."""
         return _total(self._own.gradient())
 
     def gram_and_gradient(self) -> tuple[Tensor, Tensor]:
-        """Return JᵀJ `[p, p]` and g `[p]`."""
         return sum_over_workers(self._own.gram_and_gradient())
 
     def curvature(self, vector: Tensor) -> Tensor:
-        """Return JᵀJ v, `[p]`."""
         return _total(self._own.curvature(vector))
 
     def quadratic(self, step: Tensor) -> Tensor:
-        """Return pᵀ(JᵀJ + Λ)p, a scalar."""
         return _total(self._own.quadratic(step))
 
 

@@ -53,7 +53,6 @@ class RadiusDamping(Damping):
         return none, self.clip(initial * curvature, curvature), none
 
     def starting_with(self, initial: float | None) -> Damping:
-        """Return the damping whose first λ is `initial`·κ, where the user has named none and there is one."""
         known = initial is None or self.initial is not None
         return self if known else type(self).from_config({**self.get_config(), "initial": initial})
 
