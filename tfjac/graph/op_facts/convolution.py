@@ -1,7 +1,6 @@
 """Convolutions, their gradients, and what else has the examples along axis 0."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import tensorflow as tf
 
@@ -11,7 +10,7 @@ from tfjac.graph.facts import declare
 from tfjac.graph.gradients import grouped_convolution
 from tfjac.graph.gradients.mending import Gradient
 from tfjac.graph.reading.static_values import static_value
-from tfjac.graph.reading.symbolic_sizes import Size, SymbolicSizes
+from tfjac.graph.reading.symbolic_sizes import Given, Sizes, SymbolicSizes
 from tfjac.types import Tensor
 
 
@@ -26,7 +25,7 @@ def first_axis(*carriers: int) -> Callable:
     return rule
 
 
-def same_rows(known: SymbolicSizes, output: Tensor, given: Sequence[list[Size] | Any]) -> Sequence[Size | None] | None:
+def same_rows(known: SymbolicSizes, output: Tensor, given: Given) -> Sizes:
     """The sizes of a result that has as many rows as the first input."""
     return [given[0][0]] + [None] * (len(given[0]) - 1)
 
