@@ -49,8 +49,14 @@ from tfjac.graph.op_facts.custom_gradients import explain_mixing
 from tfjac.graph.op_facts.python import declare_per_example
 from tfjac.graph.paths.dependence import Dependence, differentiable_inputs
 from tfjac.graph.paths.linearity import as_computed, custom_ops, first_not_linear, is_affine
-from tfjac.graph.paths.lost_paths import LostPath, assignments_between, lost_paths, stops_of, unregistered
-from tfjac.graph.paths.stops_in_bodies import stops_in_bodies
+from tfjac.graph.paths.lost_paths import (
+    LostPath,
+    assignments_between,
+    lost_paths,
+    stops_in_bodies,
+    stops_of,
+    unregistered,
+)
 from tfjac.graph.paths.value_paths import depend_by_value, gradient_stops_at
 from tfjac.graph.reading.fingerprints import fingerprint
 from tfjac.graph.reading.origins import (
@@ -76,13 +82,13 @@ from tfjac.graph.reading.variables import (
     is_variable,
     source_in,
 )
-from tfjac.graph.running.concurrency import run_side_by_side
 from tfjac.graph.running.functions import (
     call_converted,
     call_outside,
     eager_creation,
     lean_function,
     quiet_function,
+    run_side_by_side,
     unrecorded,
 )
 from tfjac.graph.running.loops import SMALL, cond, numbers_in, numbers_in_all, while_loop

@@ -12,8 +12,7 @@ import keras
 from tfjac.arguments import choice, positive
 from tfjac.influence.by_curvature import CurvatureInfluence
 from tfjac.influence.data import TrainingData
-from tfjac.influence.eigenbasis import EigenvalueCorrected
-from tfjac.influence.sides import ByExamples, ByWeights, ConjugateGradients, Factored
+from tfjac.influence.sides import ByExamples, ByWeights, ConjugateGradients, EigenvalueCorrected, Factored
 from tfjac.influence.tracin import TracInInfluence, checked_rates
 from tfjac.types import LikelihoodName, Nest, TensorLike, Variable
 

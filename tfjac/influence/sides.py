@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 
-from tfjac.laplace.bases import check_finite
+from tfjac.laplace.bases import Kronecker, check_finite
 from tfjac.laplace.curvature import ELEMENTS
 
 
@@ -213,3 +213,32 @@ def factored(matrix: np.ndarray, shift: float, data: Any):
             f"or a larger one. Received: damping {shift / len(data.labels):.3g}"
         )
     return factor
+
+
+class EigenvalueCorrected:
+    """P⁻¹ of each weight by itself, P ≈ (U ⊗ V) diag(s + nλ) (U ⊗ V)ᵀ; no matrix of p rows is formed.
+
+    U and V are the eigenvectors of B and G, with JᵀHJ ≈ B ⊗ G. In their basis s is the diagonal of Σ JᵀHJ itself: among
+    all diagonal matrices it is the one next to it. The blocks between two weights are left out.
+
+    Args:
+        data: `TrainingData`.
+        damping: λ; None for a share of the mean curvature.
+
+    Reference: T. George et al., "Fast approximate natural gradient descent in a Kronecker factored eigenbasis", 2018.
+    """
+
+    def __init__(self, data, damping):
+        self._basis = Kronecker(data.curvature)
+        moments = data.loss.scale * data.curvature.moments(self._basis.blocks)
+        self.damping = chosen_damping(damping, np.sum(moments), data)
+        self._values = moments + len(data.labels) * self.damping
+        if not np.min(self._values) > 100 * data.epsilon * np.max(moments):
+            raise ValueError(
+                "The curvature is singular, or not finite: give a damping above zero. "
+                f"Received: damping {self.damping:.3g}"
+            )
+
+    def __call__(self, rows):
+        """Return rows·P⁻¹ for `rows[k, p]`."""
+        return self._basis.times(self._basis.transpose_times(rows.T) / self._values[:, None]).T

@@ -11,7 +11,6 @@ import keras
 import tensorflow as tf
 
 from tfjac.graph import _private
-from tfjac.graph.nodes.globs import glob_pattern, is_glob
 from tfjac.graph.nodes.table import Node, Nodes
 from tfjac.graph.reading.origins import layer_scope
 from tfjac.graph.reading.variables import handle_in, is_of_keras_2, is_variable, name_of_variable
@@ -300,3 +299,30 @@ def _nearest(nodes: Nodes, selector: Selector) -> str:
         "Only what the results are computed from can be: tfjac.nodes lists it. "
         f"Received: {described(selector)}, and {len(names)} nodes"
     )
+
+
+_WILD = re.compile(r"\*\*/|\*\*|\*|\?|\[!?\]?[^\]]*\]")
+_MEANS = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+
+
+def is_glob(name: str) -> bool:
+    """Return whether a name is to be read as a glob."""
+    return any(character in name for character in "*?")
+
+
+def glob_pattern(glob: str) -> re.Pattern[str]:
+    """Return the compiled pattern of the names, or ends of names after a "/", that a glob means.
+
+    `*` is anything without a "/", `?` one character but that, `[ab]` and `[!ab]` one of, or none of, some; `**` is
+    anything at all.
+    """
+    parts, at = [], 0
+    for found in _WILD.finditer(glob):
+        parts += [re.escape(glob[at : found.start()]), _MEANS.get(found[0]) or _one_of(found[0])]
+        at = found.end()
+    return re.compile("(?:.*/)?" + "".join(parts) + re.escape(glob[at:]), re.DOTALL)
+
+
+def _one_of(characters: str) -> str:
+    inside = characters[1:-1].replace("\\", r"\\")
+    return f"[^{inside[1:]}]" if inside.startswith("!") else f"[{inside}]"

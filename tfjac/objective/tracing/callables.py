@@ -13,7 +13,7 @@ from tfjac._warn import warn
 from tfjac.arguments import as_numbers
 from tfjac.graph import as_tf_variable, call_converted, refusing_values
 from tfjac.linear.columns import Columns
-from tfjac.objective.complex_parts import complex_dtype, parts_of
+from tfjac.objective.deviations import complex_dtype, parts_of
 from tfjac.objective.tracing.readings import Reading, reading_of, takes
 from tfjac.types import Data, Nest, Residuals, Tensor, Variable
 

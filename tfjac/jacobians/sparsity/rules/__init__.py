@@ -8,7 +8,6 @@ from tfjac.jacobians.sparsity.rules import (
     linear_algebra,
     lists,
     moves,
-    products,
     reductions,
     resizing,
     segments,

@@ -1,6 +1,9 @@
-"""Linear algebra on the last two axes: all of a matrix depends on all of the matrices it is made of."""
+"""Linear algebra on the last two axes: all of a matrix depends on all it is made of. Sparse and banded products."""
 
-from tfjac.jacobians.sparsity.index_sets import axis_names, union
+import numpy as np
+import scipy.sparse
+
+from tfjac.jacobians.sparsity.index_sets import axis_names, composed, linked, links, union
 from tfjac.jacobians.sparsity.rules.index_set_rules import Patterns, Step, rule
 from tfjac.jacobians.sparsity.rules.labelled import unless_spread
 
@@ -27,3 +30,39 @@ def _within_batch(step: Step) -> Patterns:
             parts.append(step.linked(k, own, [*labels, *inner], index))
         result[index] = union(parts)
     return result
+
+
+@rule("SparseTensorDenseMatMul")
+def _sparse_matmul(step: Step) -> Patterns:
+    """Inputs indices, values, shape of a sparse matrix, and a dense one."""
+    indices, shape = step.value(0), step.value(2)
+    if step.op.get_attr("adjoint_a"):
+        indices, shape = indices[:, ::-1], shape[::-1]
+    rows, columns = indices.T
+    width = step.out_shape()[1]
+    parts = []
+    if step.patterns[1] is not None:
+        by_value = links(rows, np.arange(len(rows)), (shape[0], len(rows)))
+        parts.append(composed(scipy.sparse.kron(by_value, np.ones([width, 1], bool), format="csr"), step.patterns[1]))
+    if step.patterns[3] is not None:
+        dense = step.patterns[3]
+        if step.op.get_attr("adjoint_b"):
+            dense = linked(step.patterns[3], ["j", "k"], step.shape(3), ["k", "j"], step.shape(3)[::-1])
+        matrix = links(rows, columns, shape)
+        local = scipy.sparse.kron(matrix, scipy.sparse.eye_array(width, dtype=bool), format="csr")
+        parts.append(composed(local, dense))
+    return [union(parts)]
+
+
+@rule("TridiagonalMatMul")
+def _tridiagonal_matmul(step: Step) -> Patterns:
+    """Inputs superdiagonal, diagonal, subdiagonal [..., 1, i] and rhs [..., i, j]."""
+    *batch, size, width = step.shape(3)
+    labels = [*axis_names(len(batch)), "i", "j"]
+    parts = [step.linked(k, [*labels[:-2], "unit", "i"], labels) for k in step.carriers if k < 3]
+    if step.patterns[3] is not None:
+        near = scipy.sparse.diags_array([np.ones(size, bool)] * 3, offsets=[-1, 0, 1], shape=(size, size), dtype=bool)
+        eyes = [scipy.sparse.eye_array(int(np.prod(sizes)), dtype=bool) for sizes in (batch, [width])]
+        local = scipy.sparse.kron(eyes[0], scipy.sparse.kron(near, eyes[1]), format="csr")
+        parts.append(composed(local.astype(bool), step.patterns[3]))
+    return [union(parts)]
