@@ -268,7 +268,7 @@ declare(
     labels=_permuted,
     example_axis=_transpose,
     sizes=_transposed_sizes,
-    shortcut=by_known_lists(lambda c, order: [[0, *(1 + k for k in order)]]),
+    shortcut=by_known_lists(lambda c, order: [[0, *(k + (k >= 0) for k in order)]]),
 )
 declare("Transpose", gradient=Gradient(_gradient_of_transpose, when=_is_fixed), value=of_inputs(np.transpose))
 declare("ConjugateTranspose", columns="transposed conjugates", labels=_permuted, example_axis=_transpose)
