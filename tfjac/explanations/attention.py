@@ -32,14 +32,12 @@ def attention_rollout(
     the steps is not known to be attention, there is a warning, or an error if it is `[..., steps, steps]`.
 
     Args:
-        model: as in `grad_cam`.
-        x: as in `grad_cam`.
+        model, x, batch_size: as in `grad_cam`.
         class_index: as in `grad_cam`. Attention is the same for all classes: the choice is only recorded.
         position: from which position of the last layer to go back, such as 0 for a token of classification. None for
             the mean of all, which a model that takes the mean of its positions has.
         heads: "mean", "max" or "min" over the heads.
         score_at: as in `grad_cam`: attention that the scores do not depend on does not count.
-        batch_size: so many rows are computed at once.
 
     Returns:
         An `Explanation`. An input that has as many steps as the attention gets `[n, steps]`, others None.

@@ -37,11 +37,8 @@ def deep_lift(
     what is computed does.
 
     Args:
-        model: as in `grad_cam`.
-        x: as in `grad_cam`.
-        class_index: as in `grad_cam`.
+        model, x, class_index, score_at: as in `grad_cam`.
         baseline: as in `integrated_gradients`.
-        score_at: as in `grad_cam`.
         batch_size: so many rows are computed at once, examples and baselines together.
 
     Returns:

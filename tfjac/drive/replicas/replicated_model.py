@@ -1,6 +1,8 @@
 """The linearisation of residuals that are spread over replicas: their rows stand below one another."""
 
+import abc
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import tensorflow as tf
 
@@ -12,7 +14,27 @@ from tfjac.linear.prior import total
 from tfjac.types import Tensor
 
 
-class ReplicatedLinearisation(Linearisation):
+class SummedLinearisation(Linearisation):
+    """The sum of the quadratic models of several places, each of which has its own rows."""
+
+    @abc.abstractmethod
+    def _sum(self, compute: Callable) -> Any:
+        """Return the sum of `compute(model)` over the models of all places, a tensor or a tuple of them."""
+
+    def gradient(self) -> Tensor:
+        return self._sum(lambda model: model.gradient())
+
+    def gram_and_gradient(self) -> tuple[Tensor, Tensor]:
+        return self._sum(lambda model: model.gram_and_gradient())
+
+    def curvature(self, vector: Tensor) -> Tensor:
+        return self._sum(lambda model: model.curvature(vector))
+
+    def quadratic(self, step: Tensor) -> Tensor:
+        return self._sum(lambda model: model.quadratic(step))
+
+
+class ReplicatedLinearisation(SummedLinearisation):
     """The sum of the quadratic models of the replicas.
 
     Each replica contracts its own rows on its own device. From there go the p² numbers of JᵀJ and the p of g, or the p
@@ -34,18 +56,8 @@ class ReplicatedLinearisation(Linearisation):
     def in_units(self, units: Units) -> "ReplicatedLinearisation":
         return ReplicatedLinearisation(self._on_each(lambda part: part.in_units(units)), self._replicas)
 
-    def gradient(self) -> Tensor:
-        return tf.add_n(self._on_each(lambda part: part.gradient()))
-
-    def gram_and_gradient(self) -> tuple[Tensor, Tensor]:
-        grams, gradients = zip(*self._on_each(lambda part: part.gram_and_gradient()))
-        return tf.add_n(grams), tf.add_n(gradients)
-
-    def curvature(self, vector: Tensor) -> Tensor:
-        return tf.add_n(self._on_each(lambda part: part.curvature(vector)))
-
-    def quadratic(self, step: Tensor) -> Tensor:
-        return tf.add_n(self._on_each(lambda part: part.quadratic(step)))
+    def _sum(self, compute: Callable) -> Any:
+        return tf.nest.map_structure(lambda *parts: tf.add_n(parts), *self._on_each(compute))
 
     def _on_each(self, compute: Callable) -> list:
         return on_each(self._replicas, compute, self._parts)

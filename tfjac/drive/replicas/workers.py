@@ -3,14 +3,14 @@
 What workers decide by are sums, of which all have the same bits, so that their loops end together.
 """
 
-from collections.abc import Sequence
-from typing import NoReturn
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
 
 import tensorflow as tf
 
+from tfjac.drive.replicas.replicated_model import SummedLinearisation
 from tfjac.graph import sum_over_workers
 from tfjac.linear.contracts import AS_FACTORS, Allowed, JacobianRows, LinearModel
-from tfjac.linear.model import Linearisation
 from tfjac.linear.prior import Prior
 from tfjac.objective.objective import LocalObjective
 from tfjac.types import Tensor, Variable
@@ -52,7 +52,7 @@ class WorkersObjective(LocalObjective):
         self._own.write(values)
 
 
-class _SharedLinearisation(Linearisation):
+class _SharedLinearisation(SummedLinearisation):
     """The sum of the quadratic models of all workers, with the rows of this one."""
 
     is_shared = True
@@ -64,17 +64,9 @@ class _SharedLinearisation(Linearisation):
     def cast(self, dtype: tf.DType) -> "_SharedLinearisation":
         return _SharedLinearisation(self._own.cast(dtype))
 
-    def gradient(self) -> Tensor:
-        return _total(self._own.gradient())
-
-    def gram_and_gradient(self) -> tuple[Tensor, Tensor]:
-        return sum_over_workers(self._own.gram_and_gradient())
-
-    def curvature(self, vector: Tensor) -> Tensor:
-        return _total(self._own.curvature(vector))
-
-    def quadratic(self, step: Tensor) -> Tensor:
-        return _total(self._own.quadratic(step))
+    def _sum(self, compute: Callable) -> Any:
+        part = compute(self._own)
+        return tf.nest.pack_sequence_as(part, sum_over_workers(tf.nest.flatten(part)))
 
 
 class _SharedRows(JacobianRows):

@@ -1,4 +1,4 @@
-"""Linear algebra on the last two axes: all of a matrix depends on all it is made of. Sparse and banded products."""
+"""Ops on the last axes: all of a matrix depends on all it is made of. Products with sparse and banded matrices."""
 
 import numpy as np
 import scipy.sparse
@@ -7,16 +7,23 @@ from tfjac.jacobians.sparsity.index_sets import axis_names, composed, linked, li
 from tfjac.jacobians.sparsity.rules.index_set_rules import Patterns, Step, rule
 from tfjac.jacobians.sparsity.rules.labelled import unless_spread
 
-BATCHED = """
+MATRICES = """
     BandedTriangularSolve Cholesky Eig LogMatrixDeterminant MatrixDeterminant MatrixInverse MatrixSolve
     MatrixSolveLs MatrixSquareRoot MatrixTriangularSolve Qr SelfAdjointEigV2 Svd TridiagonalSolve
+    FFT2D IFFT2D RFFT2D IRFFT2D
 """
+TRAILING = {
+    **dict.fromkeys(["FFT", "IFFT", "IRFFT", "RFFT", "TopKV2"], 1),
+    **dict.fromkeys(MATRICES.split(), 2),
+    **dict.fromkeys(["FFT3D", "IFFT3D"], 3),
+}
+"""On how many of the last axes an op works."""
 
 
-@rule(*BATCHED.split())
+@rule(*TRAILING)
 def _within_batch(step: Step) -> Patterns:
     """Batch axes may be broadcast; those of an output are as many as those of the widest input."""
-    ranks = [max(len(step.shape(k)) - 2, 0) for k in range(len(step.op.inputs))]
+    ranks = [max(len(step.shape(k)) - TRAILING[step.op.type], 0) for k in range(len(step.op.inputs))]
     labels = axis_names(max(ranks))
     result: Patterns = [None] * len(step.op.outputs)
     for index in step.wanted:

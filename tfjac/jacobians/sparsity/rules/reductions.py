@@ -1,4 +1,4 @@
-"""Ops along some axes: Fourier transforms, running sums, sorting, windows of channels."""
+"""Ops along some axes: running sums, windows of channels."""
 
 import math
 
@@ -13,28 +13,6 @@ from tfjac.types import Array
 @rule("L2Loss")
 def _to_scalar(step: Step) -> Patterns:
     return [step.linked(0, axis_names(len(step.shape(0))), [])]
-
-
-@rule("TopKV2", "FFT", "IFFT", "RFFT", "IRFFT")
-def _along_last_axis(step: Step) -> Patterns:
-    return _within_batch(step, 1)
-
-
-@rule("FFT2D", "IFFT2D", "RFFT2D", "IRFFT2D")
-def _along_last_two_axes(step: Step) -> Patterns:
-    return _within_batch(step, 2)
-
-
-@rule("FFT3D", "IFFT3D")
-def _along_last_three_axes(step: Step) -> Patterns:
-    return _within_batch(step, 3)
-
-
-def _within_batch(step: Step, inner: int) -> Patterns:
-    """All of the last `inner` axes depends on all of them; leading axes are a batch."""
-    labels = axis_names(len(step.shape(0)))
-    batch = labels[: len(labels) - inner]
-    return [step.linked(0, labels, batch + [f"new{k}" for k in range(inner)]), *[None] * (len(step.op.outputs) - 1)]
 
 
 @rule("Cumsum", "Cumprod", "CumulativeLogsumexp")
