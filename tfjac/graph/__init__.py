@@ -69,10 +69,9 @@ from tfjac.graph.reading.origins import (
 )
 from tfjac.graph.reading.python_values import asks_for_values, refusing_values
 from tfjac.graph.reading.statefulness import check_not_assigned_since, culprit_in, stays
-from tfjac.graph.reading.static_values import static_value
+from tfjac.graph.reading.static_values import static_trip_count, static_value
 from tfjac.graph.reading.symbolic_sizes import SymbolicSizes, axes
 from tfjac.graph.reading.traversal import Inherited, ancestors, between, references, shape_only
-from tfjac.graph.reading.trip_count import static_trip_count
 from tfjac.graph.reading.variables import (
     KeptVariables,
     as_tf_variable,

@@ -11,8 +11,8 @@ import numpy as np
 from tfjac.arguments import choice
 from tfjac.laplace.bases import Examples, Kronecker, Weights
 from tfjac.laplace.curvature import NetworkCurvature
+from tfjac.laplace.marginal_likelihood import noise_of_each, numbers, ratios_of
 from tfjac.laplace.posterior import LaplacePosterior
-from tfjac.laplace.ratios import noise_of_each, numbers, ratios_of
 from tfjac.types import LikelihoodName, Nest, Side, StructureName, TensorLike, Variable
 
 STRUCTURES = ("full", "kronecker")

@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tfjac.arguments import choice, positive_integer
-from tfjac.laplace.marginal_likelihood import effective_parameters, most_probable, occam_factor
-from tfjac.laplace.ratios import scale_of
+from tfjac.laplace.marginal_likelihood import effective_parameters, most_probable, occam_factor, scale_of
 from tfjac.types import Array, AverageName, Nest, TensorLike
 
 AVERAGES = ("probit", "monte_carlo")
