@@ -86,9 +86,6 @@ class Driver:
     """Takes the steps of a `Carrier` until there is a reason to stop.
 
     Args:
-        carrier: a `Carrier`.
-        limits: `Tolerances`.
-        allowance: an `Allowance`.
         note: called with the `Report` of each step that was taken, outside of graphs.
     """
 

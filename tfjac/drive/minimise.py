@@ -54,9 +54,6 @@ def begun(carrier: Carrier, problem: Problem, known: Drawn, conditions: Conditio
 
     Args:
         carrier: a `Carrier`; equations move the variables to the nearest point that fulfils them.
-        problem: the `Problem`.
-        known: what is `Drawn`.
-        conditions: `Conditions`.
     """
     position, settings = carrier.position(), problem.settings
     status = arrays.where(known.number > 0, int(Status.RUNNING), int(Status.NO_RESIDUALS))
@@ -88,11 +85,7 @@ def _first_window(settings: Settings, position: Any) -> Window | tuple[()]:
 
 
 class _StepsOnVariables(Carrier):
-    """Steps that leave the variables where they lead, each by itself.
-
-    Args:
-        problem: a `Problem`.
-    """
+    """Steps that leave the variables where they lead, each by itself."""
 
     is_small = True
 
@@ -116,7 +109,6 @@ class GraphSteps(_StepsOnVariables):
     """Steps as ops of the graph that is traced, from where the variables are.
 
     Args:
-        problem: a `Problem`.
         data: list of tensors like `residuals.specs`.
         invariants: the `Invariants`, but before they are known.
         is_small: as of `tfjac.graph.while_loop`.
@@ -140,7 +132,6 @@ class StepFunction:
     """One step, traced once.
 
     Args:
-        problem: a `Problem`.
         options: of `lean_function`.
 
     Attributes:
@@ -181,7 +172,6 @@ class CalledSteps(_StepsOnVariables):
     """Steps as calls of a `StepFunction`, from where the variables are.
 
     Args:
-        function: a `StepFunction`.
         problem: its `Problem`.
         data: list of tensors like `residuals.specs`.
     """
@@ -212,7 +202,6 @@ class Minimisation:
     """Functions to be traced that move variables to a minimum.
 
     Args:
-        problem: a `Problem`.
         alone: whether the graphs that they are traced in hold nothing else.
     """
 

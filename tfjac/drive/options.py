@@ -182,9 +182,6 @@ class Settings(NamedTuple):
         """Check `Options`, and return what they amount to.
 
         Args:
-            options: `Options`.
-            variables: list of the variables.
-            conditions: `GivenConditions`, or None for none.
             num_parameters: how many parameters are solved for at once; all elements of the variables if left out.
 
         Raises:

@@ -47,7 +47,6 @@ class SingleProblem:
 
     Args:
         residuals, variables: as of `least_squares`.
-        options: `Options`.
     """
 
     def __init__(self, residuals: Residuals, variables: Nest[Variable], options: Options) -> None:

@@ -39,9 +39,7 @@ class TracedMinimisation:
     """A minimisation, traced, of residuals with data left open.
 
     Args:
-        residuals: `TracedResiduals`.
         variables: list of variables. They are not kept alive.
-        settings: `Settings`.
     """
 
     def __init__(self, residuals: TracedResiduals, variables: list[Variable], settings: Settings) -> None:
@@ -98,9 +96,6 @@ class TracedMinimisation:
 
         Args:
             data: list of tensors like `residuals.specs`.
-            variables: nest of the variables.
-            conditions: `Conditions`.
-            max_steps: integer.
         """
         flat = tf.nest.flatten(variables)
         with unrecorded():
@@ -119,9 +114,6 @@ class TracedMinimisation:
 
         Args:
             data: list of tensors like `residuals.specs`.
-            variables: nest of the variables.
-            conditions: `Conditions`.
-            max_steps: integer.
             supervisor: a `Supervisor`.
 
         Returns:

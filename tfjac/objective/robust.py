@@ -187,7 +187,6 @@ def influence(residual: Tensor, loss: Any) -> tuple:
     """Return ψ², ψ′ and ρ′ of each residual, with ψ = ρ′r and ψ′ = ρ′ + 2zρ″: r², one and one for squares.
 
     Args:
-        residual: tensor.
         loss: `RobustLoss`, or None.
     """
     if loss is None:

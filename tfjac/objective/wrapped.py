@@ -8,11 +8,7 @@ from tfjac.types import Tensor
 
 
 class WrappedObjective(Objective):
-    """The same as another `Objective`.
-
-    Args:
-        objective: `Objective`.
-    """
+    """The same as another `Objective`."""
 
     def __init__(self, objective: Objective) -> None:
         self._objective = objective

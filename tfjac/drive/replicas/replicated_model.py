@@ -42,7 +42,6 @@ class ReplicatedLinearisation(SummedLinearisation):
 
     Args:
         parts: list of the `Linearisation` of each replica.
-        replicas: list of `Replica`.
     """
 
     def __init__(self, parts: list[LinearModel], replicas: list[Replica]) -> None:
@@ -68,7 +67,6 @@ class _AllRows(StackedJacobian):
 
     Args:
         parts: list of the `StackedJacobian` of each replica.
-        replicas: list of `Replica`.
     """
 
     def __init__(self, parts: list[JacobianRows], replicas: list[Replica]) -> None:

@@ -19,7 +19,6 @@ def joined(replicas: list[Replica], make: Callable, variables: Sequence[Variable
     """Return the `Objective` that the problems of a list of `Replica` add up to.
 
     Args:
-        replicas: list of `Replica`.
         make: function from the tensors of a replica and its copies of the variables to its `Objective`.
         variables: list of the variables of which the replicas have copies.
     """
@@ -56,7 +55,6 @@ class ReplicatedObjective(LocalObjective):
 
     Args:
         objectives: list of the `Objective` of each replica.
-        replicas: list of `Replica`.
         variables: list of the variables of which the replicas have copies.
     """
 

@@ -133,7 +133,6 @@ def place_all(graph: tf.Graph, targets: Sequence[Tensor], values: TensorPairs, e
     Assignments, prints and checks are copied in the order in which they were made.
 
     Args:
-        graph: the graph of the function.
         targets: list of its tensors.
         values: as in `transplant`.
         edit: as in `copy_ops`.
@@ -201,7 +200,6 @@ def copy_ops(ops: Iterable[tf.Operation], mapping: Copies, edit: OpEdit | None =
     """Copy `ops` (in topological order) into the current graph, extending `mapping` from old to new tensors.
 
     Args:
-        ops: list of operations.
         mapping: dict from the `ref()` of old tensors to the tensors that stand for them; others stand for themselves.
         edit: function `(op, inputs, copied)` that returns the outputs that stand for those of `op`; `copied()` returns
             those of a copy. It is asked inside of calls, and of loops and branches that are written again, too.

@@ -43,7 +43,6 @@ def axis_labels(
     """Return the labels of the operands of `op` and of its output; None where they are unknown, or it has none.
 
     Args:
-        op: the op.
         shape: function from the position of an input to its sizes; those that its graph knows if None.
         value_of: function from a tensor to its value, or None.
     """

@@ -79,7 +79,6 @@ def select(nodes: Nodes, selector: Selector) -> list[Node]:
     """Return the nodes that a selector means, in order: a list that is not empty.
 
     Args:
-        nodes: `Nodes`.
         selector: a tensor of their graph; a Keras layer, `layer_call(layer, 1)`, or the symbolic output of a layer; the
             name of a tap, the path of a layer, or the name of an op, the latter two with globs, or the end of one
             after a "/"; each with `[1]` for its second call; the name of a variable, or itself, for every place where
@@ -205,7 +204,6 @@ def _results_in(nodes: Nodes, within: Iterable[tuple[Node, str]]) -> list[Node]:
     """The nodes that are used outside of the call of a layer that they are computed in.
 
     Args:
-        nodes: `Nodes`.
         within: list of pairs of a node and the path of the layer that it is computed in.
     """
     of_path = collections.defaultdict(list)

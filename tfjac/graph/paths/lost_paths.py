@@ -89,7 +89,6 @@ def stops_of(source: int, targets: Sequence[Tensor], dependence: Dependence) -> 
 
     Args:
         source: index of the source.
-        targets: list of tensors.
         dependence: the `Dependence` on the sources.
 
     Returns:

@@ -67,7 +67,6 @@ class PlaneLinearisation(Linearisation):
 
     Args:
         whole: the `Linearisation` in p.
-        frame: `Frame`.
     """
 
     def __init__(self, whole: LinearModel, frame: Frame) -> None:

@@ -21,7 +21,6 @@ class StackedJacobian(JacobianRows):
     Args:
         operators: list of the `JacobianBlock` of each block, with columns for all variables. May be empty.
         rows: list of the number of rows of each, integers or scalar tensors.
-        columns: `Columns`.
         dtype: what its elements are.
         passes: bytes that the backward passes take which its factors come from, as far as the graph fixes them.
         value_of: see `JacobianRows`.

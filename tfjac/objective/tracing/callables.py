@@ -25,7 +25,6 @@ def function_of_data(residuals: Residuals, variables: Nest[Variable], args: Data
         residuals: callable of `args` that reads the variables; or one of the variables and `args`: of each variable by
             itself, if they are in a list or tuple and it takes as many, or else of their nest; or a list of such
             callables. Which it is, `reading_of` finds out.
-        variables: nest of the variables.
         args: tuple of nests of data.
 
     Returns:
@@ -163,7 +162,6 @@ def residual_tensors(returned: Any, variables: Sequence[Variable], is_part: bool
 
     Args:
         returned: a nest.
-        variables: list of the variables.
         is_part: whether they are those of a part of the data, which may have none at all, or a single one.
 
     Raises:
