@@ -14,8 +14,8 @@ from tfjac.linear.prior import total
 from tfjac.types import Tensor
 
 
-class SummedLinearisation(Linearisation):
-    """The sum of the quadratic models of several places, each of which has its own rows."""
+class SummedModels(abc.ABC):
+    """The part of a `Linearisation` that is a sum over several places, each of which has its own rows."""
 
     @abc.abstractmethod
     def _sum(self, compute: Callable) -> Any:
@@ -34,7 +34,7 @@ class SummedLinearisation(Linearisation):
         return self._sum(lambda model: model.quadratic(step))
 
 
-class ReplicatedLinearisation(SummedLinearisation):
+class ReplicatedLinearisation(SummedModels, Linearisation):
     """The sum of the quadratic models of the replicas.
 
     Each replica contracts its own rows on its own device. From there go the p² numbers of JᵀJ and the p of g, or the p

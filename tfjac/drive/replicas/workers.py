@@ -8,9 +8,10 @@ from typing import Any, NoReturn
 
 import tensorflow as tf
 
-from tfjac.drive.replicas.replicated_model import SummedLinearisation
+from tfjac.drive.replicas.replicated_model import SummedModels
 from tfjac.graph import sum_over_workers
 from tfjac.linear.contracts import AS_FACTORS, Allowed, JacobianRows, LinearModel
+from tfjac.linear.model import Linearisation
 from tfjac.linear.prior import Prior
 from tfjac.objective.objective import LocalObjective
 from tfjac.types import Tensor, Variable
@@ -52,7 +53,7 @@ class WorkersObjective(LocalObjective):
         self._own.write(values)
 
 
-class _SharedLinearisation(SummedLinearisation):
+class _SharedLinearisation(SummedModels, Linearisation):
     """The sum of the quadratic models of all workers, with the rows of this one."""
 
     is_shared = True
