@@ -216,17 +216,9 @@ def _squared_difference(op: tf.Operation, x: Tensor, y: Tensor) -> Tensor:
     return tf.math.conj(difference) * difference if x.dtype.is_complex else times(difference, difference)
 
 
-def _xdivy(op: tf.Operation, x: Tensor, y: Tensor) -> Tensor:
-    return tf.math.divide_no_nan(x, y)
-
-
 def _xlogy(op: tf.Operation, x: Tensor, y: Tensor) -> Tensor:
     safe = tf.where(tf.equal(x, 0), tf.ones_like(y), y)
     return x * tf.math.log(safe)
-
-
-def _softsign(op: tf.Operation, cotangent: Tensor, x: Tensor) -> Tensor:
-    return cotangent / tf.square(1 + tf.abs(x))
 
 
 _ZERO = "it is zero with respect to this argument, which is not implemented"
@@ -252,10 +244,6 @@ def _by_slope(at: int, product: Callable = tf.multiply) -> Callable:
 def _bias_add_grad(op: tf.Operation, inputs: Sequence[Tensor], stacked: Sequence[bool]) -> Sequence[Tensor] | None:
     """TensorFlow believes that images whose channels come first have two more axes."""
     return None if op.get_attr("data_format") == b"NCHW" and op.inputs[0].shape.rank != 4 else inputs
-
-
-def _first(op: tf.Operation) -> Tensor:
-    return op.inputs[0]
 
 
 # ---------------------------------------------------------------------------------------------------------------- facts
@@ -308,7 +296,7 @@ declare("CheckNumerics CheckNumericsV2", linear="in the first", repeatable=True)
 declare(f"{SELECT} {SELECT_V2}", linear="in all", vanishes="where all do", value=of_inputs(np.where))
 declare(
     "Cast",
-    first_column=_first,
+    first_column=lambda op: op.inputs[0],
     kind="cast",
     columns="the same",
     linear="in the first",
@@ -350,9 +338,9 @@ declare(
     vanishes="where all do",
     gradient=differentiated_as(_squared_difference, when=_is_otherwise),
 )
-declare("Xdivy", gradient=differentiated_as(_xdivy, when=_is_complex))
+declare("Xdivy", gradient=differentiated_as(lambda op, x, y: tf.math.divide_no_nan(x, y), when=_is_complex))
 declare("Xlogy", gradient=differentiated_as(_xlogy, when=_is_complex))
-declare("SoftsignGrad", gradient=differentiated_as(_softsign))
+declare("SoftsignGrad", gradient=differentiated_as(lambda op, cotangent, x: cotangent / tf.square(1 + tf.abs(x))))
 declare("Zeta Polygamma", refused_inputs=(_ZERO, [0]))
 declare("Betainc", refused_inputs=(_ZERO, [0, 1]))
 declare(

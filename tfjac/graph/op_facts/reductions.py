@@ -98,10 +98,6 @@ def _one_for_all(known: SymbolicSizes, output: Tensor, given: Given) -> Sizes:
     return given[0][:1] if given[0] and len(set(given[0])) == 1 else None
 
 
-def _product_of_all(known: SymbolicSizes, output: Tensor, given: Given) -> Sizes:
-    return given[0] and [product(given[0])]
-
-
 def _reduced_by(function: Callable) -> Callable:
     """A rule for the value of a reduction that does not keep the axes that it reduces."""
     of_whole = of_inputs(lambda value, axes: function(value, axis=tuple(np.reshape(axes, -1))))
@@ -181,7 +177,7 @@ declare(
 declare(f"Sum {MEAN}", linear="in the first")
 declare("All Any", **by_labels(_reduced))
 declare("Max", entries=_one_for_all, value=_reduced_by(np.max))
-declare("Prod", entries=_product_of_all, value=_reduced_by(np.prod))
+declare("Prod", entries=lambda known, output, given: given[0] and [product(given[0])], value=_reduced_by(np.prod))
 declare("EuclideanNorm", **by_labels(_reduced), gradient=Gradient(_euclidean_norm))
 declare("Cumsum ReverseV2", linear="in the first", example_axis=_along_constant_axes)
 declare("Cumprod", example_axis=_along_constant_axes, gradient=differentiated_as(_cumprod))
