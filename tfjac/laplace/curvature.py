@@ -173,12 +173,8 @@ class NetworkCurvature:
 
     def jacobians(self, x):
         """Yield J of the examples, `[chunk, m, p]`."""
-        for rows in self._each(
-            "jacobians",
-            lambda traced: traced.jacobian(traced.latent).to_dense(),
-            x,
-            self.num_outputs * self.num_parameters,
-        ):
+        per_example = self.num_outputs * self.num_parameters
+        for rows in self._each("jacobians", lambda traced: traced.outputs.to_dense(), x, per_example):
             yield rows.reshape(-1, self.num_outputs, self.num_parameters)
 
     def halves(self, x):
@@ -190,11 +186,8 @@ class NetworkCurvature:
 
     def product(self, x, v):
         """Return J·v of the examples, `[n·m, k]`, for `v[p, k]`."""
-
-        def product(traced, v):
-            return traced.jacobian(traced.latent).matmul(v)
-
-        parts = self._each("product", product, x, self.num_outputs * v.shape[1], given=[v])
+        per_example = self.num_outputs * v.shape[1]
+        parts = self._each("product", lambda traced, v: traced.outputs.matmul(v), x, per_example, given=[v])
         return np.concatenate([*parts])
 
     def kernels(self, x):
@@ -214,13 +207,12 @@ class NetworkCurvature:
 
     def products(self, x, u, others, v):
         """Return g·g′ for all pairs of examples of `x` and `others`, `[n, n']`, from factors; g is not formed."""
+
+        def kernel(traced, u):
+            return traced.sums(u).kernel()
+
         lefts, rights = self._chunks((x, self._tensor(u))), [*self._chunks((others, self._tensor(v)))]
-        return np.block(
-            [
-                [self._between("products", lambda traced, u: traced.sums(u).kernel(), *pair)[1] for pair in pairs]
-                for pairs in ([(left, right) for right in rights] for left in lefts)
-            ]
-        )
+        return np.block([[self._between("products", kernel, left, right)[1] for right in rights] for left in lefts])
 
     # -------------------------------------------------------------------------------------------- chunk by chunk
 
@@ -304,6 +296,11 @@ class _Traced:
         return self.counts * self._curvature.likelihood.term(self.latent).rows()[0] / self._weighing[0]
 
     @functools.cached_property
+    def outputs(self):
+        """J, the `JacobianOperator` of z."""
+        return self.jacobian(self.latent)
+
+    @functools.cached_property
     def rows(self):
         """A, the `JacobianOperator` of Rᵀz."""
         return self.jacobian(self.root)
@@ -333,7 +330,7 @@ def _squares_in_bases(traced, *bases):
 
 def _halves(traced):
     found = []
-    for factor in traced.jacobian(traced.latent).factors:
+    for factor in traced.outputs.factors:
         if is_single(factor):
             a, d, _ = factor.outer_form()
             found.append((a[:, 0], d[:, :, 0]))
