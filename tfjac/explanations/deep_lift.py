@@ -8,8 +8,7 @@ import tensorflow as tf
 from tfjac._warn import warn
 from tfjac.explanations.explanation import Explanation
 from tfjac.explanations.inputs import specs_of
-from tfjac.explanations.linearity import Path
-from tfjac.explanations.program import SOFTMAX, chosen
+from tfjac.explanations.program import SOFTMAX, Path, chosen
 from tfjac.explanations.scores import Explained
 from tfjac.graph import ancestors, bodies_of, has_custom_gradient, holds_bodies
 from tfjac.graph.facts import facts_of

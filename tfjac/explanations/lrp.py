@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from tfjac.arguments import choice
 from tfjac.explanations.explanation import Explanation
-from tfjac.explanations.linearity import Path
+from tfjac.explanations.program import Path
 from tfjac.explanations.scores import Explained
 from tfjac.graph import static_value
 from tfjac.graph.facts import facts_of

@@ -6,9 +6,8 @@ import tensorflow as tf
 
 from tfjac.linear.columns import Columns
 from tfjac.linear.contracts import JacobianBlock, JacobianRows
-from tfjac.linear.factors.blocks import kernel_of_blocks
 from tfjac.linear.factors.forms import kernel
-from tfjac.linear.factors.weighted_kernel import weighted_kernel
+from tfjac.linear.factors.weighted_kernel import kernel_of_blocks, weighted_kernel
 from tfjac.linear.model.right_factor import BlockTimes
 from tfjac.linear.model.units import Units
 from tfjac.linear.operator import JacobianOperator

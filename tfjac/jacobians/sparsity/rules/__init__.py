@@ -1,14 +1,13 @@
 """One rule per op type: the index sets of the outputs, given those of the inputs."""
 
 from tfjac.jacobians.sparsity.rules import (
+    along_axes,
     control_flow,
     convolution,
     indexing,
     labelled,
-    linear_algebra,
     lists,
     moves,
-    reductions,
     resizing,
     segments,
 )
