@@ -45,7 +45,6 @@ class Progress:
         self._known = "".join(f", {each}" for each in [*count, *(f"{n} {v:.4g}" for n, v in numbers.items())])
 
     def text(self) -> str:
-        """Return the line."""
         return f"{self._title}: {time.monotonic() - self._began:.0f} s{self._known}"
 
 

@@ -185,7 +185,6 @@ class DenseSteps(Carrier):
         return self.with_prior(call_flat(self._evaluation.cost, self._inputs()).numpy())
 
     def prior(self) -> Prior:
-        """Return the `Prior` at x."""
         if self._prior:
             return self._prior.linearised(self.x, self.columns, is_uniform=False)
         zeros = np.zeros_like(self.x)

@@ -211,7 +211,6 @@ class Minimisation:
         self._is_small = alone and not problem.settings.jit_compile and numbers <= SMALL
 
     def whole(self, data: list[Tensor], conditions: Conditions, max_steps: Tensor) -> tuple[Outcome, Invariants]:
-        """Return the `Outcome` of all steps, with `x`, and the `Invariants`."""
         first, problem = self._problem.values(), self._problem
         known = Drawn.of(self._residuals, data, problem.dtype)
         invariants, progress = begun(GraphSteps(problem, data), problem, known, conditions)

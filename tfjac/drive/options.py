@@ -125,7 +125,6 @@ class Options:
         return {name: value for name, value in changed if value is None or self.is_given(name)}
 
     def conditions(self, variables: Nest[Variable]) -> GivenConditions:
-        """Return the `GivenConditions` on a nest of variables."""
         return GivenConditions(variables, self.bounds, self.fixed, self.prior, self.equality, self.manifolds)
 
     def method(self, num_parameters: int) -> Method:

@@ -22,7 +22,6 @@ from tfjac.types import Data, Nest, Residuals, Tensor, Variable
 
 
 def checked(variables: Nest[Variable]) -> list[Variable]:
-    """Return a nest of variables as a list, checked."""
     flat = checked_variables(tf.nest.flatten(variables))
     check_within_reach(flat)
     return flat

@@ -75,7 +75,6 @@ class ExampleLoss:
         self.scale = factor * likelihood.share(outputs) / np.prod(outputs, dtype=int)
 
     def values(self, latent, labels, counts):
-        """Return ℓ, `[...]`."""
         axes = tuple(range(-len(self.outputs), 0))
         return self.scale * np.sum(counts * self._likelihood.losses(latent, labels), axis=axes)
 

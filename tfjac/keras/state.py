@@ -187,7 +187,6 @@ class StateVariables:
 
     @property
     def attempts(self) -> int:
-        """Number of attempts, an int."""
         return int(self._attempts.numpy())
 
     @property

@@ -310,7 +310,6 @@ class _Traced:
         return self.jacobian(tf.reduce_sum(u * tf.reshape(self.latent, tf.shape(u)), axis=1))
 
     def jacobian(self, tensor):
-        """Return the `JacobianOperator` of a tensor."""
         operator, (_, columns) = jacobian_operator(tensor, self._curvature.variables), self._weighing
         if columns.shape.rank == 0:
             return operator

@@ -172,7 +172,6 @@ def _of_any_rows(tensor: Tensor) -> tf.TensorShape:
 
 
 def _outcomes_of(fits: Fits) -> Found:
-    """Return what fits have come to."""
     outcome = fits.outcome._replace(cost=fits.here.cost, gradient_norm=fits.gradient_norm)
     return Found(fits.values, outcome.in_units(fits.unit), fits.shares)
 

@@ -62,7 +62,6 @@ class CurveFitResult(LeastSquaresResult):
         absolute_sigma: bool,
         full_output: bool,
     ) -> CurveFitResult:
-        """Return the result of a fit from that of the minimisation."""
         fields = {field.name: getattr(result, field.name) for field in dataclasses.fields(result)}
         fields |= {"names": tuple(names), "absolute_sigma": bool(absolute_sigma)}
         return cls(**fields, ydata=ydata, full_output=bool(full_output), _fitted=curve)

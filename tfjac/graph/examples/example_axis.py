@@ -305,7 +305,6 @@ class WantedAxes(Wanted):
             )
 
     def with_examples(self) -> list[Tensor]:
-        """List the tensors that carry the examples."""
         return [tensor.deref() for tensor, axis in self.axes.items() if axis is not SHARED]
 
     def _has_rows_of_weights(self, tensor: Tensor, axes: set[Axis]) -> bool:

@@ -99,7 +99,6 @@ def is_custom(op: tf.Operation) -> bool:
 
 
 def is_closed(op: tf.Operation) -> bool:
-    """Return whether `op` is a closed copy."""
     return _name(op) == CLOSED
 
 

@@ -31,7 +31,6 @@ class Traced:
 
     @property
     def graph(self) -> tf.Graph:
-        """The graph."""
         return self.concrete.graph
 
     def place(self, edit: OpEdit | None = None) -> Any:

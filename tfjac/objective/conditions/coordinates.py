@@ -120,7 +120,6 @@ class Standing(NamedTuple):
 
     @property
     def tangent(self) -> Any:
-        """The same tensor."""
         return self.value
 
 
