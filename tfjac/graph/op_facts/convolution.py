@@ -71,9 +71,8 @@ declare(
     example_axis=first_axis(2),
     shortcut=folded_into_the_batch,
 )
-declare("Conv2DBackpropFilter", conversion=_filter_gradient)
+declare("Conv2DBackpropFilter", conversion=_filter_gradient, sized_by=(1,))
 declare("Conv2D Conv3D DepthwiseConv2dNative", affine=(0,), maps="made")
 declare("Conv2DBackpropInput Conv3DBackpropInputV2 DepthwiseConv2dNativeBackpropInput", affine=(2,), maps="made")
 declare("Dilation2D", example_axis=first_axis(0))
 declare("Conv2DBackpropInput Conv3DBackpropInputV2 DepthwiseConv2dNativeBackpropInput", sized_by=(0,))
-declare("Conv2DBackpropFilter", sized_by=(1,))

@@ -27,11 +27,10 @@ def _list_gather(op: tf.Operation, cotangent: Tensor) -> tuple[Tensor | None, ..
 
 
 declare("TensorListFromTensor", list="made of a tensor", example_axis=_list_from_tensor)
-declare("TensorListStack", list="items read", example_axis=_list_stack)
+declare("TensorListStack", list="items read", example_axis=_list_stack, sized_by=(1,))
 declare("TensorListGetItem", list="item read", example_axis=lambda op, axis, wanted: [axis, SHARED, SHARED])
 declare("TensorListSetItem", list="item written", example_axis=lambda op, axis, wanted: [axis, SHARED, axis])
 declare("TensorListGather", list="items read", gradient=Gradient(_list_gather))
 declare("TensorListElementShape TensorListLength", looks_at="shapes")
-declare("TensorListStack", sized_by=(1,))
 declare("TensorListReserve EmptyTensorList", sized_by=(0, 1))
 declare("TensorListPushBack TensorListPopBack OptionalFromValue OptionalGetValue", sized_by=())

@@ -172,8 +172,6 @@ declare(
     entries=_one_entry,
     value=_of_vector,
 )
-declare("StridedSliceGrad", example_axis=_strided_slice_gradient)
-declare("StridedSlice", first_column=_made_a_column)
-declare("StridedSliceGrad", sized_by=(0,))
+declare("StridedSliceGrad", example_axis=_strided_slice_gradient, sized_by=(0,))
+declare("StridedSlice", first_column=_made_a_column, sized_by=(1, 2, 3))
 declare("Slice", sized_by=(1, 2))
-declare("StridedSlice", sized_by=(1, 2, 3))
