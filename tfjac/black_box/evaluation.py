@@ -158,7 +158,7 @@ class Points:
         self.arrays, self._moving = arrays, list(moving)
         self._n = len(arrays[0])
         self._ends = np.cumsum([0, *(_width(arrays[k]) for k in self._moving)])
-        self.vectors = self._flattened([arrays[k] for k in self._moving])
+        self.vectors = flattened([arrays[k] for k in self._moving])
         self.resolution = max(resolution_of(arrays[k].dtype) for k in self._moving)
 
     def rounded(self, vectors):
@@ -175,9 +175,6 @@ class Points:
             array = self.arrays[j]
             arrays[j] = vectors[..., start:end].reshape(self._n * k, *array.shape[1:]).astype(array.dtype)
         return arrays
-
-    def _flattened(self, arrays):
-        return np.concatenate([array.reshape(self._n, _width(array)).astype(np.float64) for array in arrays], 1)
 
 
 def flattened(arrays):

@@ -174,15 +174,18 @@ def types_where(holds: Callable) -> frozenset[str]:
     return frozenset(op_type for op_type, facts in _FACTS.items() if holds(facts))
 
 
-def registering(table: dict) -> Callable:
+def registering(table: dict, entry: Callable = lambda function: function) -> Callable:
     """Return a decorator `@rule(*op_types)` that enters the function it decorates into `table` under each op type.
 
     Layers above keep tables by the same names.
+
+    Args:
+        table: dict from op type to what `entry` makes of the function.
     """
 
     def rule(*op_types: str) -> Callable:
         def register(function: Callable) -> Callable:
-            table.update(dict.fromkeys(op_types, function))
+            table.update(dict.fromkeys(" ".join(op_types).split(), entry(function)))
             return function
 
         return register

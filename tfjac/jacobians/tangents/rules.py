@@ -11,12 +11,12 @@ from typing import Any, TypeAlias
 
 import tensorflow as tf
 
-from tfjac.graph import Dependence, has_custom_gradient
+from tfjac.graph import Dependence, has_custom_gradient, registering
 from tfjac.types import Array, Tensor
 
 _RULES: dict[str, "Rule"] = {}
 
-_CHECKS: dict[str, "Check"] = {}
+_CHECKS: dict[str, Callable] = {}
 
 
 class NoTangents(Exception):
@@ -95,14 +95,7 @@ def spread(tangents: Tensor, shape: Sequence[int]) -> Tensor:
     return tangents if tangents.shape == shape else tf.broadcast_to(tangents, shape)
 
 
-def rule(*op_types: str) -> Callable[[Rule], Rule]:
-    """Return a decorator that registers a rule for these op types, which may stand in one string."""
-
-    def register(function: Rule) -> Rule:
-        _RULES.update(dict.fromkeys((op_type for each in op_types for op_type in each.split()), function))
-        return function
-
-    return register
+rule = registering(_RULES)
 
 
 def rule_of(op: tf.Operation) -> Rule:
@@ -116,23 +109,8 @@ def rule_of(op: tf.Operation) -> Rule:
     return _RULES[op.type]
 
 
-Check: TypeAlias = Callable[[tf.Operation, Any, int], None]
-"""From an op on a path, with the arguments of `check_path`, to nothing, or `NoTangents`."""
-
-
-def check(*op_types: str) -> Callable[[Check], Check]:
-    """Return a decorator that registers what is looked at besides, for these op types, before the rule is used."""
-
-    def register(function: Check) -> Check:
-        _CHECKS.update(dict.fromkeys(op_types, function))
-        return function
-
-    return register
-
-
-def check_of(op: tf.Operation) -> Check:
-    """Return what is looked at besides for `op`."""
-    return _CHECKS.get(op.type, lambda op, dependence, most: None)
+check = registering(_CHECKS)
+"""Register what is looked at besides before the rule is used: `(op, dependence, most)`, as for `check_path`."""
 
 
 def types_with_rules() -> set[str]:
@@ -181,4 +159,5 @@ def check_path(path: Sequence[tf.Operation], dependence: Dependence, most: int) 
                 raise NoTangents
             if dependence.reaches(tensor) and (tensor.dtype not in DTYPES or tensor.shape.num_elements() > most):
                 raise NoTangents
-        check_of(op)(op, dependence, most)
+        if op.type in _CHECKS:
+            _CHECKS[op.type](op, dependence, most)
