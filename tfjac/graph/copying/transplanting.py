@@ -115,9 +115,6 @@ def transplant(targets: Sequence[Tensor], values: TensorPairs, edit: OpEdit | No
         targets: list of tensors of one graph, usually of the body of a function, loop or branch.
         values: pairs `(old, new)`: tensors of that graph at which the copy begins, and what stands for them here.
         edit: as in `copy_ops`.
-
-    Returns:
-        A dict from the `ref()` of each old tensor to the new one.
     """
     mapping = {old.ref(): new for old, new in values}
     given = set(mapping)
@@ -136,9 +133,6 @@ def place_all(graph: tf.Graph, targets: Sequence[Tensor], values: TensorPairs, e
         targets: list of its tensors.
         values: as in `transplant`.
         edit: as in `copy_ops`.
-
-    Returns:
-        A dict from the `ref()` of each old tensor to the new one.
     """
     mapping = {old.ref(): new for old, new in values}
     given, ops = set(mapping), needed_ops(graph, targets)
@@ -256,9 +250,6 @@ def function_run(op: tf.Operation, inputs: Sequence[Tensor]) -> tf.Graph | None:
     Args:
         op: an op of any type.
         inputs: list of tensors that it reads here.
-
-    Returns:
-        A graph, or None where there is no such function.
     """
     if is_call(op):
         return _private.function_bodies(op, "f")[0]

@@ -97,9 +97,6 @@ def analyse_examples(
         as_if_apart: whether what has a row for each example may be used whole, too, as by a mean over the batch. The
             `Dependence` that is returned then leads from the sources no further than to such rows.
 
-    Returns:
-        An `ExampleAnalysis`.
-
     Raises:
         ExamplesMix: where a slice of a target depends on other slices, or where this cannot be decided.
     """

@@ -165,9 +165,6 @@ def close(
         values: list of tensors, the outputs of `op` here, to which no gradient passes.
         inputs: list of tensors, the inputs of `op` here.
         reads: list of tensors, what its backward captured (`captured`) here.
-
-    Returns:
-        A list of tensors like `values`.
     """
     forwards_itself = is_identities(op)
     arguments = list(inputs) if forwards_itself else [*values, *inputs]

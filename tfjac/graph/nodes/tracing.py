@@ -56,9 +56,6 @@ def trace(function: Callable, *args: Any, **kwargs: Any) -> Traced:
 
     Args:
         function: callable of args and kwargs; it may use tensors of the graph around.
-
-    Returns:
-        A `Traced`.
     """
     structure = []
 

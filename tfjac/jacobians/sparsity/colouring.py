@@ -59,9 +59,6 @@ def bicolouring(matrix: scipy.sparse.csr_array, most: float) -> Colouring | None
         matrix: where it has entries counts, not their values.
         most: number of products.
 
-    Returns:
-        The `Colouring`, or None where none is found.
-
     Cost: time in proportion to the entries, and that of the colouring where one of so few products is possible.
     Reference: T. Coleman, A. Verma, "The efficient computation of sparse Jacobian matrices using automatic
     differentiation", 1998; A. Gebremedhin, F. Manne, A. Pothen, "What color is your Jacobian?", 2005, section 7.
