@@ -91,24 +91,34 @@ def _for_each(damping, *tensors):
     return [tf.broadcast_to(tensor, [*_factors.axes(damping), *_factors.axes(tensor)]) for tensor in tensors]
 
 
-@tf.custom_gradient
 def _solve(matrix, rhs, scaling, damping):
     """Solve k systems, with the gradient of the native op, not that of its steps.
 
     TensorFlow's own gradient of a factorisation that failed is NaN, also where nothing depends on it.
     """
-    lower = tf.linalg.band_part(matrix, -1, 0)
-    diagonal = tf.linalg.diag_part(lower) + damping[:, None] * scaling
+    lower = tf.stop_gradient(tf.linalg.band_part(matrix, -1, 0))
+    diagonal = tf.stop_gradient(tf.linalg.diag_part(lower) + damping[:, None] * scaling)
     factor = tf.linalg.cholesky(tf.linalg.set_diag(lower, diagonal))  # reads the lower triangle; NaN where it fails
-    solution = tf.linalg.cholesky_solve(factor, rhs[..., None])[..., 0]
+    solution = tf.linalg.cholesky_solve(factor, tf.stop_gradient(rhs)[..., None])[..., 0]
     # An infinite entry can leave a finite solution behind it, so what goes in is looked at as well.
     success = _all_finite(lower, [-2, -1]) & _all_finite(diagonal) & _all_finite(rhs) & _all_finite(solution)
     solution = tf.where(success[:, None], solution, tf.zeros_like(solution))
+    return _differentiable(matrix, rhs, scaling, damping, solution, success), success
 
-    def gradient(to_solution, _):
-        return _pull_back(scaling, damping, solution, success, *_solve(matrix, to_solution, scaling, damping))
 
-    return (solution, success), gradient
+def _differentiable(matrix, rhs, scaling, damping, solution, success):
+    """Give `solution`, a constant, with its derivatives, which are made of what this gives in their turn."""
+
+    @tf.custom_gradient
+    def solved(matrix, rhs, scaling, damping):
+        def gradient(cotangent):
+            again = _solve(matrix, cotangent, scaling, damping)
+            x = _differentiable(matrix, rhs, scaling, damping, solution, success)
+            return _pull_back(scaling, damping, x, success, *again)
+
+        return tf.identity(solution), gradient
+
+    return solved(matrix, rhs, scaling, damping)
 
 
 def _all_finite(x, axes=-1):
