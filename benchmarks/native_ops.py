@@ -23,8 +23,8 @@ import tensorflow as tf
 
 from benchmarks.harness import measure
 from tfjac import ops
-from tfjac.linear.factors.blocks import kernel_of_blocks
 from tfjac.linear.factors.forms import DenseFactor, OuterFactor
+from tfjac.linear.factors.weighted_kernel import kernel_of_blocks
 
 RESULTS = pathlib.Path(__file__).parent / "results" / "native_ops.json"
 

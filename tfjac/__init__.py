@@ -1,7 +1,7 @@
 """tfjac: Jacobians in graph mode, and Levenberg–Marquardt, for TensorFlow and Keras models."""
 
-from tfjac import (  # noqa: F401  the first refuses other backends
-    _keras_backend,
+from tfjac import (
+    _keras_backend,  # it refuses other backends
     callbacks,
     explanations,
     manifolds,

@@ -5,6 +5,7 @@ And how Keras writes them into a configuration.
 
 import datetime
 import difflib
+import inspect
 import math
 import numbers
 from typing import Any
@@ -13,7 +14,20 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tfjac.types import Array
+from tfjac.types import Array, Config
+
+
+class Configured:
+    """An object that the arguments of its constructor make again, each kept as the attribute of its name."""
+
+    def get_config(self) -> Config:
+        """Return the arguments of the constructor, for saved models."""
+        return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
+
+    @classmethod
+    def from_config(cls, config: Config) -> Any:
+        """Rebuild from `get_config()`."""
+        return cls(**config)
 
 
 def described_value(x: Any) -> str:

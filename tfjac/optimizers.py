@@ -31,8 +31,7 @@ from tfjac.linear.solvers import (
 )
 from tfjac.linear.solvers.plan import Plan
 from tfjac.memory_budget import MemoryBudgetExceeded
-from tfjac.objective.declared import register_curvature
-from tfjac.objective.fisher import fisher_of_normal
+from tfjac.objective.declared import fisher_of_normal, register_curvature
 from tfjac.objective.not_squares import NotASumOfSquares
 from tfjac.objective.robust import RobustLoss
 from tfjac.steps.acceleration import AutoAcceleration, GeodesicAcceleration

@@ -46,7 +46,6 @@ class Progress:
         self._known = "".join(f", {each}" for each in known if each)
 
     def text(self) -> str:
-        """Return the line."""
         return f"{self._title}: {time.monotonic() - self._began:.0f} s{self._known}"
 
 

@@ -62,7 +62,7 @@ SAMPLES = {
     "Reshape": ((3, 2, 4), lambda u: raw.Reshape(tensor=u, shape=[4, -1])),
     "Slice": ((3, 2, 4), lambda u: raw.Slice(input=u, begin=behind(), size=[-1, 1, 3])),
     "Tile": ((3, 2), lambda u: raw.Tile(input=u, multiples=[1, 3])),
-    "Transpose": ((3, 2, 4), lambda u: raw.Transpose(x=u, perm=[2, 0, 1])),
+    "Transpose": ((3, 2, 4), lambda u: raw.Transpose(x=u, perm=[-1, 0, 1])),
 }  # fmt: skip
 
 

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 import tfjac
-from tfjac.graph.nodes.globs import glob_pattern
+from tfjac.graph.nodes.selectors import glob_pattern
 
 X = np.linspace(-1, 1, 12, dtype="float32").reshape(3, 4)
 

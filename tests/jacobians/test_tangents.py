@@ -193,6 +193,8 @@ MOVES = [
     ("Transpose", lambda a: tf.transpose(a), [[2, 3]]),
     ("Transpose", lambda a: tf.transpose(a * C[:, :, None], [2, 0, 1]), [[2]]),
     ("Transpose", lambda a: tf.transpose(a, [-1, 0, -2]), [[2, 3, 2]]),
+    ("Tile", lambda a: tf.tile(a * C, [2, 3]), [[3]]),
+    ("Pad", lambda a: tf.pad(a * C, [[0, 1], [2, 0]]), [[4, 1]]),
     ("BroadcastTo", lambda a: tf.broadcast_to(a, [4, 3]), [[3]]),
     ("BroadcastTo", lambda a: tf.broadcast_to(a, [4, 3]) * C, [[4, 1]]),
     ("BroadcastTo", lambda a: tf.reshape(tf.broadcast_to(a, [4, 3]), [6, 2]), [[]]),

@@ -154,6 +154,20 @@ def test_second_derivative(implementation, rng):
     np.testing.assert_allclose(outer.gradient(slope, damping), expected, rtol=1e-9)
 
 
+def test_second_derivative_by_the_matrix(implementation, rng):
+    start, change = (tf.constant(positive_definite(rng, 4)) for _ in range(2))
+    others = [tf.constant(x) for x in (rng.standard_normal(4), np.ones(4), np.float64(0.3))]
+
+    def square(matrix):
+        return tf.reduce_sum(gradients_of_cubes(matrix, *others)[0] ** 2)
+
+    with tf.GradientTape() as tape:
+        tape.watch(start)
+        found = square(start)
+    differences = (square(start + 1e-6 * change) - square(start - 1e-6 * change)) / 2e-6
+    np.testing.assert_allclose(tf.reduce_sum(tape.gradient(found, start) * change), differences, rtol=1e-6)
+
+
 @pytest.mark.parametrize("damping", [0.4, [0.4, 2.0]])
 def test_gradient_against_finite_differences(damping, rng):
     p = 4

@@ -7,7 +7,7 @@ import scipy.sparse.linalg
 import tensorflow as tf
 
 import tfjac
-from tfjac.fits import known_indices
+from tfjac.fits import prepared
 from tfjac.jacobians.rows import forms_of_blocks
 from tfjac.jacobians.sparsity import sparsity
 from tfjac.jacobians.sparsity.index_sets import TooManyEntries, at_most
@@ -192,7 +192,7 @@ def test_indices_among_the_data_are_those_of_now(again, monkeypatch):
     """One vector, cut by a number among the data; then other indices of the same shapes."""
     count = 200
     x, chosen = tf.Variable(np.zeros(3 + 2 * count)), []
-    choose = known_indices.OpenOrKnown.choose
+    choose = prepared.OpenOrKnown.choose
 
     def residuals(skip, i, j, seen):
         points = tf.reshape(x[skip:], [count, 2])
@@ -203,7 +203,7 @@ def test_indices_among_the_data_are_those_of_now(again, monkeypatch):
         chosen.append(found[1])
         return found
 
-    monkeypatch.setattr(known_indices.OpenOrKnown, "choose", noted)
+    monkeypatch.setattr(prepared.OpenOrKnown, "choose", noted)
     problem = tfjac.LeastSquaresProblem(residuals, x)
     for seed in (1, 2, 1):
         *data, expected = chain(count, seed)

@@ -3,5 +3,3 @@
 from tfjac.black_box import estimators
 from tfjac.black_box.external import External, external
 from tfjac.black_box.measurement import Counts, MeasurementFailed
-
-__all__ = ["Counts", "External", "MeasurementFailed", "estimators", "external"]

@@ -58,9 +58,6 @@ def take_regularised_step(
         objective: an `Objective` whose cost is a sum of squares, without a prior.
         precisions: `Precisions`, of the step before, or the first ones; not computed from the variables in this graph.
         state, method: as for `take_step`; `method.evidence` is True.
-
-    Returns:
-        `Precisions`, and the `Step`.
     """
     _, number, unit = _squares(objective)
     ratio = tf.math.divide_no_nan(unit * precisions.weights, precisions.noise)

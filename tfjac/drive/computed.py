@@ -27,11 +27,9 @@ class OneDevice(NamedTuple):
         return OneDevice(self.variables, change(self.tensors, self.variables))
 
     def total(self, compute: Callable) -> Tensor:
-        """Return `compute(tensors, variables)`."""
         return compute(self.tensors, self.variables)
 
     def objective(self, make: Callable) -> Objective:
-        """Return the `Objective` that `make(tensors, variables)` returns."""
         return make(self.tensors, self.variables)
 
 

@@ -40,13 +40,7 @@ _SLOW = {
 
 
 def suits(residuals: TracedResiduals, variables: list[Variable], settings: Settings) -> bool:
-    """Return whether steps are taken here: of few parameters, by a factorisation of J or JᵀJ, in coordinates.
-
-    Args:
-        residuals: `TracedResiduals`.
-        variables: list of the variables.
-        settings: `Settings`.
-    """
+    """Return whether steps are taken here: of few parameters, by a factorisation of J or JᵀJ, in coordinates."""
     method, conditions, columns = settings.method, settings.conditions, Columns(variables).total
     return (
         0 < columns <= SMALL
@@ -61,9 +55,6 @@ def suits(residuals: TracedResiduals, variables: list[Variable], settings: Setti
 
 class Evaluation:
     """Cost, residuals and J as a function of the parameters, traced once: steps call it, and so may their result.
-
-    Args:
-        problem: a `Problem`.
 
     Attributes:
         function: `tf.ConcreteFunction` of x `[p]` and of what `given` returns: the cost, r `[m]` and J `[m, p]`, in the
@@ -112,9 +103,7 @@ class DenseSteps(Carrier):
     """Steps by NumPy, from where the variables are; they hold where the steps have led after `assign`.
 
     Args:
-        evaluation: an `Evaluation`.
         problem: its `Problem`.
-        variables: list of the variables.
         data: list of tensors like `residuals.specs`.
     """
 
@@ -171,7 +160,6 @@ class DenseSteps(Carrier):
             variable.assign(np.reshape(part, variable.shape))
 
     def take(self, request: Request) -> Step:
-        """Take the step of a `Request`."""
         objective, box = DenseObjective(self), self._box or None
         method = self._settings.method
         restrictions = request.restrictions(self._settings, objective.cost, Restrictions(box))
@@ -197,7 +185,6 @@ class DenseSteps(Carrier):
         return self.with_prior(call_flat(self._evaluation.cost, self._inputs()).numpy())
 
     def prior(self) -> Prior:
-        """Return the `Prior` at x."""
         if self._prior:
             return self._prior.linearised(self.x, self.columns, is_uniform=False)
         zeros = np.zeros_like(self.x)
@@ -215,11 +202,7 @@ class DenseSteps(Carrier):
 
 
 class DenseObjective(Objective):
-    """F where `DenseSteps` are.
-
-    Args:
-        steps: `DenseSteps`.
-    """
+    """F where `DenseSteps` are."""
 
     sums_squares, is_shared = True, False
 

@@ -42,7 +42,6 @@ class Request(NamedTuple):
 
     @classmethod
     def of(cls, progress: Progress, may_step: Tensor) -> "Request":
-        """Return the request for the step after a `Progress`."""
         known = progress.state, progress.first_cost, progress.stands, progress.window, progress.running
         return cls(*known, progress.stretch.is_long, may_step)
 
@@ -86,9 +85,6 @@ class Driver:
     """Takes the steps of a `Carrier` until there is a reason to stop.
 
     Args:
-        carrier: a `Carrier`.
-        limits: `Tolerances`.
-        allowance: an `Allowance`.
         note: called with the `Report` of each step that was taken, outside of graphs.
     """
 
@@ -114,7 +110,6 @@ class Driver:
         return (progress.running & more) | (~progress.running & progress.moved & finish)
 
     def _step(self, progress: Progress) -> Progress:
-        """Return the `Progress` after a step."""
         values = self._carrier.values()
         self._go_to_start(progress)
         may_step = progress.outcome.steps < arrays.minimum(self._allowance.until, self._allowance.max_steps)
@@ -131,7 +126,6 @@ class Driver:
             arrays.branch(stays, lambda: window.best, lambda: self._carrier.go_to(window.best))
 
     def _follow(self, progress: Progress, step: Step, values: list) -> tuple[Progress, Report]:
-        """Return the `Progress` after a `Step` from `values`, and the `Report`."""
         position, back = self._carrier.position() if progress.window else None, progress.back
         going_on = gone_on(progress, Tried(step, values, position), self._limits, self._allowance.max_steps)
         lost = arrays.equal(step.report.status, int(Status.NOT_FINITE)) & back.known

@@ -54,9 +54,6 @@ def begun(carrier: Carrier, problem: Problem, known: Drawn, conditions: Conditio
 
     Args:
         carrier: a `Carrier`; equations move the variables to the nearest point that fulfils them.
-        problem: the `Problem`.
-        known: what is `Drawn`.
-        conditions: `Conditions`.
     """
     position, settings = carrier.position(), problem.settings
     status = arrays.where(known.number > 0, int(Status.RUNNING), int(Status.NO_RESIDUALS))
@@ -88,11 +85,7 @@ def _first_window(settings: Settings, position: Any) -> Window | tuple[()]:
 
 
 class _StepsOnVariables(Carrier):
-    """Steps that leave the variables where they lead, each by itself.
-
-    Args:
-        problem: a `Problem`.
-    """
+    """Steps that leave the variables where they lead, each by itself."""
 
     is_small = True
 
@@ -116,7 +109,6 @@ class GraphSteps(_StepsOnVariables):
     """Steps as ops of the graph that is traced, from where the variables are.
 
     Args:
-        problem: a `Problem`.
         data: list of tensors like `residuals.specs`.
         invariants: the `Invariants`, but before they are known.
         is_small: as of `tfjac.graph.while_loop`.
@@ -129,7 +121,6 @@ class GraphSteps(_StepsOnVariables):
         self._data, self._invariants, self.is_small = data, invariants, is_small
 
     def take(self, request: Request) -> Step:
-        """Take the step of a `Request`."""
         assert self._invariants is not None
         objective, restrictions = self._problem.objective(self._data, self._invariants)
         settings = self._problem.settings
@@ -141,7 +132,6 @@ class StepFunction:
     """One step, traced once.
 
     Args:
-        problem: a `Problem`.
         options: of `lean_function`.
 
     Attributes:
@@ -182,7 +172,6 @@ class CalledSteps(_StepsOnVariables):
     """Steps as calls of a `StepFunction`, from where the variables are.
 
     Args:
-        function: a `StepFunction`.
         problem: its `Problem`.
         data: list of tensors like `residuals.specs`.
     """
@@ -206,7 +195,6 @@ class CalledSteps(_StepsOnVariables):
         """Do nothing: the variables are where the steps are."""
 
     def take(self, request: Request) -> Step:
-        """Take the step of a `Request`."""
         return self._function(self._data, self._invariants, request)
 
 
@@ -214,7 +202,6 @@ class Minimisation:
     """Functions to be traced that move variables to a minimum.
 
     Args:
-        problem: a `Problem`.
         alone: whether the graphs that they are traced in hold nothing else.
     """
 
@@ -224,7 +211,6 @@ class Minimisation:
         self._is_small = alone and not problem.settings.jit_compile and numbers <= SMALL
 
     def whole(self, data: list[Tensor], conditions: Conditions, max_steps: Tensor) -> tuple[Outcome, Invariants]:
-        """Return the `Outcome` of all steps, with `x`, and the `Invariants`."""
         first, problem = self._problem.values(), self._problem
         known = Drawn.of(self._residuals, data, problem.dtype)
         invariants, progress = begun(GraphSteps(problem, data), problem, known, conditions)

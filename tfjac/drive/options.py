@@ -125,7 +125,6 @@ class Options:
         return {name: value for name, value in changed if value is None or self.is_given(name)}
 
     def conditions(self, variables: Nest[Variable]) -> GivenConditions:
-        """Return the `GivenConditions` on a nest of variables."""
         return GivenConditions(variables, self.bounds, self.fixed, self.prior, self.equality, self.manifolds)
 
     def method(self, num_parameters: int) -> Method:
@@ -182,9 +181,6 @@ class Settings(NamedTuple):
         """Check `Options`, and return what they amount to.
 
         Args:
-            options: `Options`.
-            variables: list of the variables.
-            conditions: `GivenConditions`, or None for none.
             num_parameters: how many parameters are solved for at once; all elements of the variables if left out.
 
         Raises:

@@ -23,11 +23,6 @@ from tfjac.types import Tensor, Variable
 class Problem:
     """Residuals of some variables, and what is asked of both.
 
-    Args:
-        residuals: `TracedResiduals`.
-        variables: list of variables.
-        settings: `Settings`.
-
     Attributes:
         dtype: of the variables.
         columns: `Columns`, those of J.
@@ -121,7 +116,6 @@ def estimates_curvature(settings: Settings, num_parameters: int) -> bool:
     A trust region copes with a model that has no minimum, and a few hundred parameters are learnt in few steps.
 
     Args:
-        settings: `Settings`.
         num_parameters: how many columns J has.
     """
     method, losses, conditions = settings.method, settings.losses, settings.conditions

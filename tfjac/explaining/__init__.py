@@ -2,5 +2,3 @@
 
 from tfjac.explaining.explain import explain_gradient
 from tfjac.explaining.report import GradientPath, GradientReport, NodeGradient, Stop
-
-__all__ = ["GradientPath", "GradientReport", "NodeGradient", "Stop", "explain_gradient"]

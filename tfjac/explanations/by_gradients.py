@@ -28,14 +28,10 @@ def integrated_gradients(
         (x − x₀) ∫₀¹ ∂score/∂x(x₀ + t (x − x₀)) dt, by Gauss–Legendre quadrature
 
     Args:
-        model: as in `grad_cam`.
-        x: as in `grad_cam`.
-        class_index: as in `grad_cam`.
+        model, x, class_index, score_at, batch_size: as in `grad_cam`.
         baseline: x₀: zeros if None, for tokens an embedding of zeros; a number; an array like one example or like the
             batch; or a nest like x of these. For tokens it is one of tokens; masks stay those of x.
         steps: so many gradients for each example.
-        score_at: as in `grad_cam`.
-        batch_size: so many rows are computed at once.
 
     Returns:
         An `Explanation`. Its `gap` is what the attributions miss, for want of steps, of the change of the score.
@@ -80,16 +76,12 @@ def smooth_grad(
     """Average the gradient of a score over copies of the inputs with noise.
 
     Args:
-        model: as in `grad_cam`.
-        x: as in `grad_cam`.
-        class_index: as in `grad_cam`.
+        model, x, class_index, score_at, batch_size: as in `grad_cam`.
         samples: so many copies of each example.
         noise: the standard deviation, as a fraction of the range, largest less smallest, of each example. For tokens
             the noise is added to the embedding.
         combine: "mean", "squares" for the mean of squared gradients, or "variance".
         seed: of the noise, `numpy.random.default_rng(seed).normal`, a sample of all inputs after the other.
-        score_at: as in `grad_cam`.
-        batch_size: so many rows are computed at once.
 
     Returns:
         An `Explanation`.
@@ -133,11 +125,7 @@ def guided_backprop(
     """Take the gradient of a score, of which each ReLU passes what is positive alone.
 
     Args:
-        model: as in `grad_cam`.
-        x: as in `grad_cam`.
-        class_index: as in `grad_cam`.
-        score_at: as in `grad_cam`.
-        batch_size: so many rows are computed at once.
+        model, x, class_index, score_at, batch_size: as in `grad_cam`.
 
     Returns:
         An `Explanation`.

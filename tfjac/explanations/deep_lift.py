@@ -8,8 +8,7 @@ import tensorflow as tf
 from tfjac._warn import warn
 from tfjac.explanations.explanation import Explanation
 from tfjac.explanations.inputs import specs_of
-from tfjac.explanations.linearity import Path
-from tfjac.explanations.program import SOFTMAX, chosen
+from tfjac.explanations.program import SOFTMAX, Path, chosen
 from tfjac.explanations.scores import Explained
 from tfjac.graph import ancestors, bodies_of, has_custom_gradient, holds_bodies
 from tfjac.graph.facts import facts_of
@@ -37,11 +36,8 @@ def deep_lift(
     what is computed does.
 
     Args:
-        model: as in `grad_cam`.
-        x: as in `grad_cam`.
-        class_index: as in `grad_cam`.
+        model, x, class_index, score_at: as in `grad_cam`.
         baseline: as in `integrated_gradients`.
-        score_at: as in `grad_cam`.
         batch_size: so many rows are computed at once, examples and baselines together.
 
     Returns:

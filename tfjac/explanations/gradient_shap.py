@@ -28,16 +28,12 @@ def gradient_shap(
     These are expected gradients, which estimate Shapley values of a model that is nearly linear between b and x.
 
     Args:
-        model: as in `grad_cam`.
-        x: as in `grad_cam`.
-        class_index: as in `grad_cam`.
+        model, x, class_index, score_at, batch_size: as in `grad_cam`.
         background: examples like x, any number; zeros if None, for tokens an embedding of zeros. Masks stay those of x.
         samples: so many draws for each example.
         noise: the standard deviation of ν, in the units of x, or of the embedding.
         seed: of `numpy.random.default_rng(seed)`: for each sample of all examples `integers` for b, `random` for t,
             and `normal` for each input.
-        score_at: as in `grad_cam`.
-        batch_size: so many rows are computed at once.
 
     Returns:
         An `Explanation`. `baseline_scores` are the mean scores of the b that were drawn, and `gap` is what the

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from tfjac.arguments import choice
 from tfjac.explanations.explanation import Explanation
-from tfjac.explanations.linearity import Path
+from tfjac.explanations.program import Path
 from tfjac.explanations.scores import Explained
 from tfjac.graph import static_value
 from tfjac.graph.facts import facts_of
@@ -35,14 +35,10 @@ def lrp(
     largest, other sums in the shares of what is summed up.
 
     Args:
-        model: as in `grad_cam`.
-        x: as in `grad_cam`.
-        class_index: as in `grad_cam`.
+        model, x, class_index, score_at, batch_size: as in `grad_cam`.
         rule: "epsilon" or "gamma", for all dense layers and convolutions.
         epsilon: ε, not negative: a large one keeps the strongest contributions alone.
         gamma: γ of the gamma rule, not negative: it prefers what speaks for the class.
-        score_at: as in `grad_cam`.
-        batch_size: so many rows are computed at once.
 
     Returns:
         An `Explanation`. Its `gap` is what biases and ε absorb: zero without these.

@@ -134,7 +134,6 @@ class Explained:
         return self.in_parts(self.compiled(["scores at"], scores, specs_of(given)).run, given)[0]
 
     def explanation(self, method, attributions, **more):
-        """Return the `Explanation`."""
         return Explanation(method, attributions, self.inputs.nest, self.classes, self.scores, self.explained, **more)
 
     def adding_up(self, method, contributions, baseline_scores=None, **more):

@@ -101,7 +101,6 @@ class Checkpoint:
             ) from None
 
     def _read(self) -> dict[str, Array]:
-        """Return a dict of the arrays in the file."""
         try:
             with np.load(self.path, allow_pickle=False) as file:
                 saved = dict(file)

@@ -165,9 +165,7 @@ def _run(curve: Curve, about: Constants, parameters: list[Variable], options: di
     """Minimise over the parameters; return a `LeastSquaresResult`.
 
     Args:
-        curve: a `Curve`.
         about: the `Constants` of its function.
-        parameters: the variable.
         options: dict of those of `least_squares`.
     """
     data = curve.data()

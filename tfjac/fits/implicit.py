@@ -40,11 +40,9 @@ def differentiable(
 
     Args:
         outcome: an `Outcome` whose `x` is a list.
-        residuals: `TracedResiduals`.
         variables: list of the variables that were minimised over.
         data: list of tensors like `residuals.specs`.
         invariants: `Invariants`.
-        settings: `Settings`.
     """
     minimum = _Minimum(residuals, variables, data, invariants, settings)
     found = tf.nest.map_structure(tf.stop_gradient, outcome.in_units(minimum.unit))

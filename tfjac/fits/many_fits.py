@@ -42,9 +42,6 @@ _TRACES = TraceCache()
 def batched_least_squares(residuals: Any, variables: Nest[Variable], args: Data, options: Options) -> Any:
     """Minimise ½‖r‖² of each of B fits; the arguments are those of `least_squares`, of which it is a part.
 
-    Args:
-        options: `Options`.
-
     Returns:
         A `BatchedLeastSquaresResult`; inside a `tf.function` an `Outcome` of tensors `[B]`, x in the nest of variables.
 
@@ -62,7 +59,6 @@ class BatchedProblem:
 
     Args:
         residuals, variables: as of `least_squares`.
-        options: `Options`.
     """
 
     def __init__(self, residuals: Any, variables: Nest[Variable], options: Options) -> None:
@@ -107,7 +103,6 @@ class ManyFits:
 
     Args:
         variables: nest of variables `[B, ...]`.
-        options: `Options`.
 
     Attributes:
         variables: as given; flat: the list of them.
@@ -132,7 +127,6 @@ class ManyFits:
         """Return the `BatchedMinimiser` of residuals, traced with `args`, or one of an earlier call.
 
         Args:
-            batch: `BatchedResiduals`.
             args: tuple of nests of tensors.
             traces: `TraceCache` of earlier calls; None for none.
         """
@@ -182,9 +176,7 @@ class BatchedMinimiser:
     """The minimisation of B fits, traced; outside of a graph, of any number of them if their residuals can be.
 
     Args:
-        residuals: `BatchedResiduals`.
         args: tuple of nests of tensors, as were traced.
-        settings: `Settings`.
         chunk_size: how many fits are under way at once on a device, or None.
         devices: what `checked_devices` returned.
 

@@ -1,5 +1,6 @@
 """One problem, ready to run: arguments checked, residuals traced, and the graph of its steps at hand."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -7,21 +8,20 @@ import tensorflow as tf
 
 from tfjac.arguments import positive_integer
 from tfjac.drive.options import Options, Settings
-from tfjac.fits.known_indices import OpenOrKnown
 from tfjac.fits.many_fits import refuse_without_batches
 from tfjac.fits.results.least_squares_result import LeastSquaresResult
 from tfjac.fits.supervision import Supervisor
 from tfjac.fits.traced import TracedMinimisation
+from tfjac.jacobians.rows import IndicesWanted, noting_structure
 from tfjac.linear.solvers.plan import Plan
 from tfjac.objective.tracing.callables import as_data, function_of_data
 from tfjac.objective.tracing.traced_residuals import TracedResiduals, traceable
 from tfjac.objective.tracing.traces import TraceCache, as_one_call
 from tfjac.objective.variables import check_within_reach, checked_variables
-from tfjac.types import Data, Nest, Residuals, Variable
+from tfjac.types import Data, Nest, Residuals, Tensor, Variable
 
 
 def checked(variables: Nest[Variable]) -> list[Variable]:
-    """Return a nest of variables as a list, checked."""
     flat = checked_variables(tf.nest.flatten(variables))
     check_within_reach(flat)
     return flat
@@ -46,7 +46,6 @@ class SingleProblem:
 
     Args:
         residuals, variables: as of `least_squares`.
-        options: `Options`.
     """
 
     def __init__(self, residuals: Residuals, variables: Nest[Variable], options: Options) -> None:
@@ -130,3 +129,49 @@ class SingleProblem:
             self._minimisations[concrete] = residuals, OpenOrKnown(residuals, make)
         residuals, kept = self._minimisations[concrete]
         return kept.choose(residuals, residuals.data(args), make)
+
+
+SIZE = 8
+"""How many minimisations to keep, each for integers among the data."""
+
+
+class OpenOrKnown:
+    """What is traced of residuals: one minimisation for any data, or one for each of the integers among them.
+
+    The second is where the structure of J follows from integers, as which cameras see which points, and is sparse. Else
+    they would be traced once more for each batch of labels, and nothing would be gained.
+
+    Args:
+        residuals: `TracedResiduals`. They are not kept.
+        make: from `TracedResiduals` to a `TracedMinimisation`.
+    """
+
+    def __init__(self, residuals: TracedResiduals, make: Callable) -> None:
+        self._known: dict[bytes, TracedMinimisation] = {}
+        try:
+            with noting_structure(asks=True):
+                self._open = make(residuals)
+        except IndicesWanted:
+            self._open = None
+
+    def choose(
+        self, residuals: TracedResiduals, data: list[Tensor], make: Callable
+    ) -> tuple[TracedResiduals, TracedMinimisation]:
+        """Return the `TracedResiduals` and the `TracedMinimisation` for some data.
+
+        Args:
+            residuals, make: as of the constructor; residuals may be others of the same fingerprint.
+            data: list of eager tensors.
+        """
+        if self._open is not None:
+            return residuals, self._open
+        known = residuals.knowing(data)
+        key = known.known_numbers()
+        if key not in self._known:
+            with noting_structure(asks=False) as noted:
+                made = make(known)
+            if not noted.is_compressed:
+                self._open = make(residuals)
+                return residuals, self._open
+            self._known = dict([*self._known.items(), (key, made)][-SIZE:])
+        return known, self._known[key]

@@ -28,11 +28,7 @@ class Run:
 
     Args:
         carrier: who takes its steps, from where the variables are.
-        limits: `Tolerances`.
-        data: list of tensors.
-        variables: nest of the variables.
         conditions: `Conditions`, NumPy.
-        max_steps: integer.
 
     Attributes:
         data, variables, conditions: as given.

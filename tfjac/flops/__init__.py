@@ -4,5 +4,3 @@ from tfjac.flops.count import count_flops
 from tfjac.flops.counting import OpFlops
 from tfjac.flops.measuring import Measurement
 from tfjac.flops.report import FlopCount, FlopRow
-
-__all__ = ["FlopCount", "FlopRow", "Measurement", "OpFlops", "count_flops"]

@@ -6,7 +6,6 @@ from tfjac.graph._private import (
     call_flat,
     captures_of,
     compiled_by_xla,
-    copy_handle_data,
     copy_op,
     flat_layers,
     forget_with,
@@ -29,14 +28,13 @@ from tfjac.graph.copying.inlining import inline_calls
 from tfjac.graph.copying.scratch import Scratch
 from tfjac.graph.copying.transplanting import copy_inside, holds_bodies, passes_to_bodies, replay, transplant
 from tfjac.graph.examples.example_axis import (
-    SHARED,
     ExampleAnalysis,
-    ExampleAxis,
     ExamplesMix,
     analyse_examples,
     examples_mix_at,
     shared_values,
 )
+from tfjac.graph.examples.example_rules import SHARED, ExampleAxis
 from tfjac.graph.examples.index_maps import axis_labels, from_the_right
 from tfjac.graph.examples.row_rules import moves_rows
 from tfjac.graph.examples.row_segments import analyse_segments
@@ -51,12 +49,17 @@ from tfjac.graph.op_facts.custom_gradients import explain_mixing
 from tfjac.graph.op_facts.python import declare_per_example
 from tfjac.graph.paths.dependence import Dependence, differentiable_inputs
 from tfjac.graph.paths.linearity import as_computed, custom_ops, first_not_linear, is_affine
-from tfjac.graph.paths.lost_paths import LostPath, assignments_between, lost_paths, stops_of, unregistered
-from tfjac.graph.paths.stops_in_bodies import stops_in_bodies
+from tfjac.graph.paths.lost_paths import (
+    LostPath,
+    assignments_between,
+    lost_paths,
+    stops_in_bodies,
+    stops_of,
+    unregistered,
+)
 from tfjac.graph.paths.value_paths import depend_by_value, gradient_stops_at
 from tfjac.graph.reading.fingerprints import fingerprint
 from tfjac.graph.reading.origins import (
-    SourceLine,
     is_of_gradient,
     layer_calls,
     layer_path,
@@ -66,10 +69,9 @@ from tfjac.graph.reading.origins import (
 )
 from tfjac.graph.reading.python_values import asks_for_values, refusing_values
 from tfjac.graph.reading.statefulness import check_not_assigned_since, culprit_in, stays
-from tfjac.graph.reading.static_values import static_value
+from tfjac.graph.reading.static_values import static_trip_count, static_value
 from tfjac.graph.reading.symbolic_sizes import SymbolicSizes, axes
 from tfjac.graph.reading.traversal import Inherited, ancestors, between, references, shape_only
-from tfjac.graph.reading.trip_count import static_trip_count
 from tfjac.graph.reading.variables import (
     KeptVariables,
     as_tf_variable,
@@ -79,13 +81,13 @@ from tfjac.graph.reading.variables import (
     is_variable,
     source_in,
 )
-from tfjac.graph.running.concurrency import run_side_by_side
 from tfjac.graph.running.functions import (
     call_converted,
     call_outside,
     eager_creation,
     lean_function,
     quiet_function,
+    run_side_by_side,
     unrecorded,
 )
 from tfjac.graph.running.loops import SMALL, cond, numbers_in, numbers_in_all, while_loop
@@ -94,132 +96,3 @@ from tfjac.graph.running.runtime_errors import noted_errors, what_was_said_first
 from tfjac.graph.running.seen_loss import SeenLoss
 from tfjac.graph.running.verifying import largest_of, resolution_of, verification_wanted, verified
 from tfjac.graph.targets import in_graph, read_graph
-
-__all__ = [
-    "set_added_losses",
-    "flat_layers",
-    "added_losses",
-    "loss_weights",
-    "SHARED",
-    "SMALL",
-    "Dependence",
-    "Effects",
-    "KeptVariables",
-    "ExampleAnalysis",
-    "ExampleAxis",
-    "ExamplesMix",
-    "Inherited",
-    "LostPath",
-    "Scratch",
-    "SeenLoss",
-    "SourceLine",
-    "SymbolicSizes",
-    "after_effects",
-    "analyse_examples",
-    "analyse_segments",
-    "ancestors",
-    "as_computed",
-    "as_tf_variable",
-    "asks_for_values",
-    "axes",
-    "axis_labels",
-    "assignments_between",
-    "between",
-    "bodies_of",
-    "call_converted",
-    "call_flat",
-    "call_outside",
-    "calls_functions",
-    "calls_that_draw",
-    "captured_tensor",
-    "captures_of",
-    "check_not_assigned_since",
-    "compiled_by_xla",
-    "copy_handle_data",
-    "copy_inside",
-    "copy_op",
-    "culprit_in",
-    "curvature_mark",
-    "custom_gradient",
-    "custom_ops",
-    "declare_per_example",
-    "depend_by_value",
-    "differentiable_inputs",
-    "eager_creation",
-    "edit_mark",
-    "examples_mix_at",
-    "explain_mixing",
-    "fingerprint",
-    "first_not_linear",
-    "forget_with",
-    "forgotten_with_graphs",
-    "from_the_right",
-    "gradient_stops_at",
-    "handle_in",
-    "handle_shape",
-    "handle_spec",
-    "has_custom_gradient",
-    "holds_bodies",
-    "in_graph",
-    "is_affine",
-    "is_function_graph",
-    "is_of_gradient",
-    "inline_calls",
-    "input_gradients",
-    "is_taped",
-    "is_of_keras_2",
-    "is_variable",
-    "largest_of",
-    "lean_function",
-    "keep_with",
-    "layer_calls",
-    "layer_path",
-    "layer_scope",
-    "line_of_failure",
-    "lost_paths",
-    "mark_curvature",
-    "mark_op",
-    "mend_gradients",
-    "moves_rows",
-    "opened",
-    "noted_errors",
-    "numbers_in",
-    "ops_inside",
-    "passes_to_bodies",
-    "quiet_function",
-    "read_graph",
-    "references",
-    "registering",
-    "refusing_values",
-    "replay",
-    "resolution_of",
-    "run_side_by_side",
-    "set_gradient",
-    "shape_only",
-    "shared_values",
-    "slopes_of",
-    "source_in",
-    "source_line",
-    "static_trip_count",
-    "static_value",
-    "stays",
-    "stops_in_bodies",
-    "stops_of",
-    "sum_over_workers",
-    "times",
-    "transplant",
-    "unmended",
-    "unrecorded",
-    "unregistered",
-    "vectorised_map",
-    "vectorises",
-    "verification_wanted",
-    "verified",
-    "Packing",
-    "check_loops",
-    "what_was_said_first",
-    "while_loop",
-    "cond",
-    "numbers_in_all",
-    "shared_constants",
-]

@@ -174,15 +174,18 @@ def types_where(holds: Callable) -> frozenset[str]:
     return frozenset(op_type for op_type, facts in _FACTS.items() if holds(facts))
 
 
-def registering(table: dict) -> Callable:
+def registering(table: dict, entry: Callable = lambda function: function) -> Callable:
     """Return a decorator `@rule(*op_types)` that enters the function it decorates into `table` under each op type.
 
     Layers above keep tables by the same names.
+
+    Args:
+        table: dict from op type to what `entry` makes of the function.
     """
 
     def rule(*op_types: str) -> Callable:
         def register(function: Callable) -> Callable:
-            table.update(dict.fromkeys(op_types, function))
+            table.update(dict.fromkeys(" ".join(op_types).split(), entry(function)))
             return function
 
         return register
@@ -193,24 +196,37 @@ def registering(table: dict) -> Callable:
 # ------------------------------------------------------------------------------------------------- what an op is
 
 
-def is_call(op: tf.Operation) -> bool:
-    """Return whether `op` calls one function, whose outputs are its own."""
-    return facts_of(op).kind == "call"
+def _of_kind(*kinds: str) -> Callable[[tf.Operation], bool]:
+    """Return a function that tells whether an op is of one of these kinds."""
+    return lambda op: facts_of(op).kind in kinds
 
 
-def is_loop(op: tf.Operation) -> bool:
-    """Return whether `op` is a while loop."""
-    return facts_of(op).kind == "loop"
+is_call = _of_kind("call")
+"""Whether an op calls one function, whose outputs are its own."""
 
+is_loop = _of_kind("loop")
+"""Whether an op is a while loop."""
 
-def is_conditional(op: tf.Operation) -> bool:
-    """Return whether `op` runs one of two branches."""
-    return facts_of(op).kind == "conditional"
+is_conditional = _of_kind("conditional")
+"""Whether an op runs one of two branches."""
 
+is_branching = _of_kind("conditional", "case")
+"""Whether an op runs one of several branches."""
 
-def is_branching(op: tf.Operation) -> bool:
-    """Return whether `op` runs one of several branches."""
-    return facts_of(op).kind in ("conditional", "case")
+is_constant = _of_kind("constant")
+"""Whether an op is a constant."""
+
+is_parameter = _of_kind("parameter")
+"""Whether an op stands for a parameter of the function that its graph is, or for what it captured."""
+
+is_identity = _of_kind("identity")
+"""Whether an op passes one tensor on."""
+
+is_identities = _of_kind("identities")
+"""Whether an op passes several tensors on, each for itself; many with a custom gradient are such ops."""
+
+reads_variable = _of_kind("read", "gather from a variable")
+"""Whether an op reads a variable, or rows of it."""
 
 
 def functions_of_stateful(op: tf.Operation) -> tuple:
@@ -222,31 +238,6 @@ def functions_of_stateful(op: tf.Operation) -> tuple:
 def calls_functions(op: tf.Operation) -> bool:
     """Return whether `op` calls functions, as loops and branches do."""
     return any(attribute.type in ("func", "list(func)") for attribute in op.op_def.attr)
-
-
-def is_constant(op: tf.Operation) -> bool:
-    """Return whether `op` is a constant."""
-    return facts_of(op).kind == "constant"
-
-
-def is_parameter(op: tf.Operation) -> bool:
-    """Return whether `op` stands for a parameter of the function that its graph is, or for what it captured."""
-    return facts_of(op).kind == "parameter"
-
-
-def is_identity(op: tf.Operation) -> bool:
-    """Return whether `op` passes one tensor on."""
-    return facts_of(op).kind == "identity"
-
-
-def is_identities(op: tf.Operation) -> bool:
-    """Return whether `op` passes several tensors on, each for itself; many with a custom gradient are such ops."""
-    return facts_of(op).kind == "identities"
-
-
-def reads_variable(op: tf.Operation) -> bool:
-    """Return whether `op` reads a variable, or rows of it."""
-    return facts_of(op).kind in ("read", "gather from a variable")
 
 
 def instead_of(op_type: str) -> str:

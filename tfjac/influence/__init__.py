@@ -3,5 +3,3 @@
 from tfjac.influence.by_curvature import CurvatureInfluence
 from tfjac.influence.influence import influence
 from tfjac.influence.tracin import TracInInfluence
-
-__all__ = ["CurvatureInfluence", "TracInInfluence", "influence"]

@@ -8,7 +8,7 @@ import numpy as np
 
 from tfjac.influence.data import TrainingData
 from tfjac.influence.sides import Side
-from tfjac.laplace.curvature import ELEMENTS, chunks
+from tfjac.laplace.curvature import ELEMENTS, chunks, size_of
 from tfjac.types import Array, Nest, TensorLike
 
 
@@ -28,10 +28,10 @@ class CurvatureInfluence:
 
     def __init__(self, data: TrainingData, side: Side, method: str, removal: str) -> None:
         """Take what `influence` found."""
-        self._data, self._side = data, side
+        self._data, self._side, self._curvature = data, side, data.curvature
         self.method, self.removal, self.damping = method, removal, float(side.damping)
-        self.num_parameters, self.num_outputs = data.num_parameters, data.loss.num_outputs
-        self.num_examples = len(data.latent)
+        self.num_parameters, self.num_outputs = data.curvature.num_parameters, data.curvature.num_outputs
+        self.num_examples = len(data.labels)
 
     def on_losses(self, x: Nest[TensorLike], y: TensorLike) -> Array:
         """Return the change of the loss of each of t examples as each training example is left out, `[t, n]`.
@@ -44,7 +44,7 @@ class CurvatureInfluence:
         """
         x, latent, labels, counts = self._data.others(x, y)
         if self.removal == "first_order":
-            slopes = self._data.slopes(latent, labels, counts)
+            slopes = self._data.loss.slopes(latent, labels, counts)
             return self._side.moved(x, slopes[:, None], self._forces)[:, 0]
         found, start = [], 0
         for part in self._parts(x):
@@ -72,7 +72,7 @@ class CurvatureInfluence:
         Cost: n·p² multiply-adds, by "newton" m·n·p²; by examples (n·m)³/3; by conjugate gradients n solutions, by
         "newton" n·m.
         """
-        self._data.check_weights()
+        self._curvature.check_weights()
         if self.removal == "first_order":
             return self._side.own()
         forces, moved = self._side.forces, np.einsum("nij,nj->ni", self._blocks, self._forces)
@@ -84,7 +84,7 @@ class CurvatureInfluence:
         Between zero and the number of outputs. Their sum is the number of effective parameters. For a linear model
         that is trained by squares these are the diagonal of the hat matrix. Cost: as `self_influence` by "newton".
         """
-        self._data.check_weights()
+        self._curvature.check_weights()
         return np.einsum("nij,nji->n", self._side.metrics, self._blocks)
 
     @functools.cached_property
@@ -105,7 +105,7 @@ class CurvatureInfluence:
 
     def _moved(self, x):
         """Return the change of z, `[t, n, *outputs]`."""
-        tests = len(self._data.curvature.latent(x))
+        tests = size_of(x)
         left = np.broadcast_to(np.eye(self.num_outputs), (tests, self.num_outputs, self.num_outputs))
         found = self._side.moved(x, left, self._forces)
         return found.transpose(0, 2, 1).reshape(tests, self.num_examples, *self._data.loss.outputs)

@@ -9,11 +9,10 @@ from typing import Any, Literal
 
 import keras
 
-from tfjac.arguments import choice, positive, positive_integer
+from tfjac.arguments import choice, positive
 from tfjac.influence.by_curvature import CurvatureInfluence
 from tfjac.influence.data import TrainingData
-from tfjac.influence.eigenbasis import EigenvalueCorrected
-from tfjac.influence.sides import ByExamples, ByWeights, ConjugateGradients, Factored
+from tfjac.influence.sides import ByExamples, ByWeights, ConjugateGradients, EigenvalueCorrected, Factored
 from tfjac.influence.tracin import TracInInfluence, checked_rates
 from tfjac.types import LikelihoodName, Nest, TensorLike, Variable
 
@@ -92,7 +91,6 @@ def influence(
     choice("method", method, ("auto", *SIDES, "tracin"))
     choice("removal", removal, ("auto", "newton", "first_order"))
     damping = None if damping is None else positive("damping", damping, or_zero=True)
-    batch_size = None if batch_size is None else positive_integer("batch_size", batch_size)
     if method == "tracin":
         rates = checked_rates(checkpoints, learning_rates)
         data = TrainingData(model, x, y, variables, likelihood, from_logits, batch_size)
@@ -101,8 +99,9 @@ def influence(
         raise ValueError(f"Checkpoints are for method='tracin'. Received: method={method!r} and checkpoints")
     data = TrainingData(model, x, y, variables, likelihood, from_logits, batch_size)
     if method == "auto":
-        method = "weights" if data.num_parameters <= data.latent.size else "examples"
-        method = method if min(data.num_parameters, data.latent.size) <= LARGEST else "cg"
+        by_weights, by_examples = data.curvature.num_parameters, data.labels.size
+        method = "weights" if by_weights <= by_examples else "examples"
+        method = method if min(by_weights, by_examples) <= LARGEST else "cg"
     if removal == "auto":
-        removal = "newton" if data.loss.is_squared and method not in ("cg", "ekfac") else "first_order"
+        removal = "newton" if data.curvature.likelihood.has_noise and method not in ("cg", "ekfac") else "first_order"
     return CurvatureInfluence(data, SIDES[method](data, damping), method, removal)

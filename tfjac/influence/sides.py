@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 
+from tfjac.laplace.bases import Kronecker, check_finite
 from tfjac.laplace.curvature import ELEMENTS
 
 
@@ -63,54 +64,46 @@ class ByWeights(Side):
     """
 
     def __init__(self, data, damping, inverse):
-        self._data, loss, n = data, data.loss, len(data.latent)
+        self._data, self._curvature = data, data.curvature
         self._inverse = inverse(data, damping)
-        self.damping = self._inverse.damping
-        self.forces = loss.slopes(data.latent, data.labels, data.counts).reshape(n, -1)
+        self.damping, self.forces = self._inverse.damping, data.slopes()
 
     @property
     def metrics(self):
         """H, `[n, m, m]`."""
-        return self._data.loss.hessians(self._data.latent, self._data.counts)
+        return self._data.loss.hessians(self._curvature.latent, self._curvature.counts)
 
     def blocks(self):
         """Return J P⁻¹ Jᵀ of each example."""
-        sizes = self._data.loss.num_outputs, self._data.num_parameters
         found = []
-        for rows in self._data.curvature.rows(self._data.x, *sizes):
-            solved = self._inverse(rows.reshape(-1, sizes[1])).reshape(rows.shape)
+        for rows in self._curvature.jacobians(self._curvature.x):
+            solved = self._inverse(rows.reshape(-1, rows.shape[-1])).reshape(rows.shape)
             found.append(rows @ solved.transpose(0, 2, 1))
         return np.concatenate(found)
 
     def own(self):
         """Return gᵀP⁻¹g of each example: one solution for each."""
-        parts = self._data.gradients.dense(self._data.x, self.forces, self._data.num_parameters)
-        return np.concatenate([np.einsum("np,np->n", part, self._inverse(part)) for _, part in parts])
+        parts = self._curvature.gradients(self._curvature.x, self.forces)
+        return np.concatenate([np.einsum("np,np->n", part, self._inverse(part)) for part in parts])
 
     def moved(self, x, left, forces):
         """Return leftᵀ J* P⁻¹ Jᵀ u."""
-        (tests, q, _), p = left.shape, self._data.num_parameters
-        rows = np.empty([tests, q, p])
-        for k in range(q):
-            for at, part in self._data.gradients.dense(x, left[:, k], p):
-                rows[at, k] = part
-        solved = self._inverse(rows.reshape(-1, p))
-        found = np.empty([tests * q, len(forces)])
-        for at, part in self._data.gradients.dense(self._data.x, forces, p):
-            found[:, at] = solved @ part.T
-        return found.reshape(tests, q, -1)
+        by_row = [np.concatenate([*self._curvature.gradients(x, row)]) for row in left.swapaxes(0, 1)]
+        solved = self._inverse(np.stack(by_row, axis=1).reshape(-1, self._curvature.num_parameters))
+        found = [solved @ part.T for part in self._curvature.gradients(self._curvature.x, forces)]
+        return np.concatenate(found, axis=1).reshape(*left.shape[:2], -1)
 
 
 class ByExamples(Side):
     """AAᵀ + δI by its Cholesky factor."""
 
     def __init__(self, data, damping):
-        n, m = len(data.latent), data.loss.num_outputs
-        self._data, self._scale = data, np.sqrt(data.loss.scale)
-        self._kernel = data.loss.scale * data.curvature.weighed_kernel(data.x, m)
+        self._curvature, self._scale = data.curvature, np.sqrt(data.loss.scale)
+        n, m = len(data.labels), data.curvature.num_outputs
+        self._kernel = data.loss.scale * data.curvature.kernel()
         self.damping = chosen_damping(damping, np.trace(self._kernel), data)
         self._factor = factored(self._kernel, n * self.damping, data)
-        self.forces = self._scale * data.gradients.residuals(data.x, data.labels)
+        self.forces = self._scale * data.curvature.residuals(data.labels)
         if not np.isfinite(self.forces).all():
             raise ValueError(
                 "Some outputs are so far beyond the targets' side that the curvature is rounded to zero: use "
@@ -127,7 +120,7 @@ class ByExamples(Side):
     def moved(self, x, left, forces):
         """Return leftᵀ J* Aᵀ (AAᵀ + δI)⁻¹ u."""
         (n, m), found, start = forces.shape, [], 0
-        for _, across in self._data.curvature.kernels(x, self._data.x, m):
+        for _, across in self._curvature.kernels(x):
             across = across.reshape(-1, m, n * m)
             part = left[start : start + len(across)] @ across * self._scale
             start += len(across)
@@ -140,9 +133,9 @@ class Factored:
     """P⁻¹ by the Cholesky factor of P."""
 
     def __init__(self, data, damping):
-        gram = data.loss.scale * data.curvature.gram(data.x, data.loss.num_outputs)
+        gram = data.loss.scale * data.curvature.gram()
         self.damping = chosen_damping(damping, np.trace(gram), data)
-        self._factor = factored(gram, len(data.latent) * self.damping, data)
+        self._factor = factored(gram, len(data.labels) * self.damping, data)
 
     def __call__(self, rows):
         """Return rows·P⁻¹ for `rows[k, p]`."""
@@ -159,7 +152,7 @@ class ConjugateGradients:
 
     def __init__(self, data, damping):
         self._data = data
-        trace = data.gradients.curvature_trace(data.x) if damping is None else 0.0
+        trace = data.curvature.trace() if damping is None else 0.0
         self.damping = chosen_damping(damping, data.loss.scale * trace, data)
         if not self.damping > 0:
             raise ValueError(f"Conjugate gradients need a damping above zero. Received: damping={damping!r}")
@@ -171,8 +164,8 @@ class ConjugateGradients:
 
     def _product(self, columns):
         """Return P·V, `[p, k]`."""
-        curved = self._data.loss.scale * self._data.gradients.curved(self._data.x, columns)
-        return curved + len(self._data.latent) * self.damping * columns
+        curved = self._data.loss.scale * self._data.curvature.times(columns)
+        return curved + len(self._data.labels) * self.damping * columns
 
     def _solved(self, b):
         x, r = np.zeros_like(b), b.copy()
@@ -198,7 +191,7 @@ SHARE = 0.1
 
 def chosen_damping(damping, trace, data):
     """Return λ: as given, or a share of the mean eigenvalue of JᵀHJ/n."""
-    return SHARE * trace / (data.num_parameters * len(data.latent)) if damping is None else damping
+    return SHARE * trace / (data.curvature.num_parameters * len(data.labels)) if damping is None else damping
 
 
 def factored(matrix: np.ndarray, shift: float, data: Any):
@@ -207,11 +200,7 @@ def factored(matrix: np.ndarray, shift: float, data: Any):
     Raises:
         ValueError: where that is singular to the digits of the model.
     """
-    if not np.isfinite(matrix).all():
-        raise ValueError(
-            "The curvature must be finite: look for a weight or an input that is not. "
-            f"Received: {np.count_nonzero(~np.isfinite(matrix)):,} elements that are NaN or infinite"
-        )
+    check_finite(matrix)
     try:
         factor = scipy.linalg.cho_factor(matrix + shift * np.eye(len(matrix)), lower=True)
     except np.linalg.LinAlgError:
@@ -221,6 +210,35 @@ def factored(matrix: np.ndarray, shift: float, data: Any):
     if not np.min(pivots) > digits * np.max(np.diag(matrix), initial=0.0):
         raise ValueError(
             "The curvature is singular, so the effect of an example is not determined: give a damping above zero, "
-            f"or a larger one. Received: damping {shift / len(data.latent):.3g}"
+            f"or a larger one. Received: damping {shift / len(data.labels):.3g}"
         )
     return factor
+
+
+class EigenvalueCorrected:
+    """P⁻¹ of each weight by itself, P ≈ (U ⊗ V) diag(s + nλ) (U ⊗ V)ᵀ; no matrix of p rows is formed.
+
+    U and V are the eigenvectors of B and G, with JᵀHJ ≈ B ⊗ G. In their basis s is the diagonal of Σ JᵀHJ itself: among
+    all diagonal matrices it is the one next to it. The blocks between two weights are left out.
+
+    Args:
+        data: `TrainingData`.
+        damping: λ; None for a share of the mean curvature.
+
+    Reference: T. George et al., "Fast approximate natural gradient descent in a Kronecker factored eigenbasis", 2018.
+    """
+
+    def __init__(self, data, damping):
+        self._basis = Kronecker(data.curvature)
+        moments = data.loss.scale * data.curvature.moments(self._basis.blocks)
+        self.damping = chosen_damping(damping, np.sum(moments), data)
+        self._values = moments + len(data.labels) * self.damping
+        if not np.min(self._values) > 100 * data.epsilon * np.max(moments):
+            raise ValueError(
+                "The curvature is singular, or not finite: give a damping above zero. "
+                f"Received: damping {self.damping:.3g}"
+            )
+
+    def __call__(self, rows):
+        """Return rows·P⁻¹ for `rows[k, p]`."""
+        return self._basis.times(self._basis.transpose_times(rows.T) / self._values[:, None]).T

@@ -26,8 +26,8 @@ class TracInInfluence:
     def __init__(self, data: TrainingData, checkpoints: list, learning_rates: Array) -> None:
         """Take what `influence` found."""
         self._data, self._checkpoints, self.learning_rates = data, checkpoints, learning_rates
-        self.num_parameters, self.num_outputs = data.num_parameters, data.loss.num_outputs
-        self.num_examples = len(data.latent)
+        self.num_parameters, self.num_outputs = data.curvature.num_parameters, data.curvature.num_outputs
+        self.num_examples = len(data.labels)
 
     def on_losses(self, x: Nest[TensorLike], y: TensorLike) -> Array:
         """Return Σₜ ηₜ g*ₜ·gₜ for t examples and the training examples, `[t, n]`, per unit of the example's loss.
@@ -36,33 +36,33 @@ class TracInInfluence:
         from factors of the layers; no gradient is formed.
         """
         x, _, labels, counts = self._data.others(x, y)
-        total = np.zeros([len(labels), self.num_examples])
+        curvature, total = self._data.curvature, np.zeros([len(labels), self.num_examples])
         for rate in self._visited():
-            left = self._slopes(x, labels, counts)
-            right = self._slopes(self._data.x, self._data.labels, self._data.counts)
-            total += rate * self._data.gradients.products(x, left, self._data.x, right)
+            left = self._data.loss.slopes(curvature.outputs(x)[0], labels, counts)
+            total += rate * curvature.products(x, left, curvature.x, self._slopes())
         return total
 
     def self_influence(self) -> Array:
         """Return Σₜ ηₜ ‖gₜ‖² of each training example, `[n]`. Large values tell wrong labels, and rare examples."""
-        self._data.check_weights()
-        total, data = np.zeros(self.num_examples), self._data
+        self._data.curvature.check_weights()
+        total, curvature = np.zeros(self.num_examples), self._data.curvature
         for rate in self._visited():
-            slopes = self._slopes(data.x, data.labels, data.counts)
-            total += rate * data.gradients.squared_norms(data.x, slopes)
+            total += rate * curvature.squared_norms(curvature.x, self._slopes())
         return total
 
-    def _slopes(self, x, labels, counts):
-        return self._data.slopes(self._data.curvature.latent(x), labels, counts)
+    def _slopes(self):
+        """Return the slopes of the losses of the training examples by the weights that the model has now."""
+        curvature = self._data.curvature
+        return self._data.loss.slopes(curvature.outputs(curvature.x)[0], self._data.labels, curvature.counts)
 
     def _visited(self) -> Iterator[float]:
         """Yield the learning rate of each checkpoint while the model has its weights."""
-        with _kept(self._data.model):
+        with _kept(self._data.curvature.model):
             for weights, rate in zip(self._checkpoints, self.learning_rates):
                 if isinstance(weights, (str, os.PathLike)):
-                    self._data.model.load_weights(weights)
+                    self._data.curvature.model.load_weights(weights)
                 else:
-                    self._data.model.set_weights(weights)
+                    self._data.curvature.model.set_weights(weights)
                 yield float(rate)
 
     def __repr__(self):

@@ -8,22 +8,3 @@ from tfjac.interception.gradients import node_gradients, nodes, values_at
 from tfjac.interception.hooks import Hook, hook
 from tfjac.interception.intercept import intercept
 from tfjac.interception.pictures import plot_gradients
-
-__all__ = [
-    "Edit",
-    "GradientSummaries",
-    "Hook",
-    "Node",
-    "Nodes",
-    "handlers",
-    "hook",
-    "intercept",
-    "layer_call",
-    "node_gradients",
-    "nodes",
-    "op_type",
-    "plot_gradients",
-    "rules",
-    "tap",
-    "values_at",
-]

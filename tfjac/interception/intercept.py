@@ -1,17 +1,33 @@
 """Functions on a graph that must not be edited, with edits at its nodes."""
 
+import collections
+import functools
+import itertools
 import types
 from typing import Any
 
 import keras
 import tensorflow as tf
 
-from tfjac.graph import added_losses, is_taped, quiet_function, set_added_losses
-from tfjac.graph.nodes import OpType, described, nodes_in, select, trace
-from tfjac.interception.copying import Changes
-from tfjac.interception.edits import as_edit
+from tfjac.graph import (
+    added_losses,
+    after_effects,
+    call_converted,
+    copy_inside,
+    copy_op,
+    forget_with,
+    holds_bodies,
+    is_taped,
+    keep_with,
+    mark_op,
+    passes_to_bodies,
+    quiet_function,
+    set_added_losses,
+    set_gradient,
+)
+from tfjac.graph.nodes import OpType, described, is_tap, nodes_in, returned_by_layer, select, taps_layers, trace
+from tfjac.interception.edits import as_edit, edited
 from tfjac.interception.lost_edits import warn_of_gradients_inside, warn_of_what_no_gradient_reaches
-from tfjac.interception.rule import Rule
 from tfjac.types import Function, NestLike, Selector
 
 
@@ -139,3 +155,109 @@ def _ops_selected(nodes, selector):
             f"Received: {described(selector)}, which selects {wrong}"
         )
     return found
+
+
+class Changes:
+    """What is changed where: the `edit` of a copy."""
+
+    def __init__(self):
+        """Start with no change."""
+        self._edits, self._rules, self._places = collections.defaultdict(list), {}, set()
+        self._keep_taps = taps_layers()
+
+    def add_edit(self, node, edit):
+        """Have an `Edit` applied at a node, after those that were added before."""
+        self._edits[node.key].append((edit, node))
+        self._add_place(node)
+
+    def add_rule(self, node, rule):
+        """Have the op of a node take its gradient by a `Rule`."""
+        self._rules[node.key[:-1]] = rule
+        self._add_place(node)
+
+    def _add_place(self, node):
+        self._places |= {node.place[: depth + 1] for depth in range(len(node.place))}
+
+    def at(self, place=()):
+        """Return the `edit` of `copy_ops` in the function at this place, as in `Node.place`."""
+        return functools.partial(self._apply, place)
+
+    def _apply(self, place, op, inputs, copied):
+        if is_tap(op):  # what bears the name afterwards is the result of the edits, for edits that are put on later
+            value = self._edited((*place, op.name, 0), inputs[0])
+            return list(copy_op(op, [value]).outputs) if self._keep_taps or not returned_by_layer(op) else [value]
+        outputs = self._outputs(place, op, inputs, copied)
+        return [self._edited((*place, op.name, index), value) for index, value in enumerate(outputs)]
+
+    def _edited(self, key, value):
+        for edit, node in self._edits.get(key, ()):
+            value = edited(value, edit, node)
+        return value
+
+    def _outputs(self, place, op, inputs, copied):
+        rule = self._rules.get((*place, op.name))
+        if rule is not None:
+            copy = copy_op(op, inputs)
+            rule.replace_gradient(copy)
+            mark_op(copy, f"a rule of tfjac.intercept for {op.name!r}")
+            return list(copy.outputs)
+        if holds_bodies(op) and (passes_to_bodies(op) or self._changed_inside(place, op)):
+            return copy_inside(op, inputs, lambda attribute, index: self.at((*place, (op.name, attribute, index))))
+        return list(copied())
+
+    def _changed_inside(self, place, op):
+        return any(each[:-1] == place and each[-1][0] == op.name for each in self._places)
+
+
+_numbers = itertools.count()
+
+
+class Rule:
+    """A rule under the name by which TensorFlow knows it, which lives as long as the graphs in which it is used."""
+
+    def __init__(self, function):
+        """Register a function `(op, *output_gradients) -> input gradients`.
+
+        Raises:
+            TypeError: where it is not callable.
+        """
+        if not callable(function):
+            raise TypeError(
+                "A rule must be a function of an op and the gradients with respect to its outputs. "
+                f"Received: {function!r} of type {type(function).__name__}"
+            )
+        self._function, self.name = function, f"TfjacRule{next(_numbers)}"
+        self._gradient = self._gradients  # one object, which can be referred to weakly
+        tf.RegisterGradient(self.name)(self._gradient)
+        forget_with(self._gradient, self.name)
+
+    def replace_gradient(self, op):
+        """Have gradients through `op` taken by the rule."""
+        set_gradient(op, self.name)
+        keep_with(op.graph, self._gradient)
+
+    def _gradients(self, op, *output_gradients):
+        return after_effects(lambda: self._called(op, output_gradients))
+
+    def _called(self, op, output_gradients):
+        given = call_converted(self._function, op, *output_gradients)
+        gradients = list(given) if isinstance(given, (list, tuple)) else [given]
+        if len(gradients) != len(op.inputs):
+            raise ValueError(
+                f"A rule must return a gradient, or None, for each input of the op: {len(op.inputs)} for "
+                f"{op.name!r} of type {op.type}. Received: {len(gradients)}"
+            )
+        return [_checked(gradient, tensor, op) for gradient, tensor in zip(gradients, op.inputs)]
+
+
+def _checked(gradient, tensor, op):
+    if gradient is None:
+        return None
+    if not isinstance(gradient, tf.IndexedSlices):
+        gradient = tf.convert_to_tensor(gradient)
+    if gradient.dtype != tensor.dtype or not gradient.shape.is_compatible_with(tensor.shape):
+        raise ValueError(
+            f"A rule must return gradients like the inputs of the op: {tensor.shape}, {tensor.dtype.name} for "
+            f"{tensor.name!r} of {op.name!r} of type {op.type}. Received: {gradient.shape}, {gradient.dtype.name}"
+        )
+    return gradient

@@ -12,28 +12,3 @@ from tfjac.jacobians.per_segment import per_segment_gradients, per_segment_jacob
 from tfjac.jacobians.sparsity import SparsityPattern, sparse_jacobian, sparsity
 from tfjac.jacobians.vector_products import jvp, vjp
 from tfjac.linear.operator import JacobianOperator
-
-__all__ = [
-    "ExamplesMix",
-    "JacobianOperator",
-    "SparsityPattern",
-    "batch_jacobian",
-    "chain",
-    "clipped_gradients",
-    "ggnvp",
-    "hvp",
-    "jacobian",
-    "jacobian_operator",
-    "jvp",
-    "per_example_gradient_norms",
-    "per_example_gradients",
-    "per_example_jacobian",
-    "per_segment_gradients",
-    "per_segment_jacobian",
-    "scaled_gradients",
-    "segment_operator",
-    "sparse_jacobian",
-    "sparsity",
-    "vjp",
-    "weighted_gradients",
-]

@@ -29,11 +29,7 @@ def jacobian_operator(
         ys: tensor `[n, ...]` of the `tf.function` being traced, or a list of such tensors with the same n, whose
             outputs then follow one another along m; or a callable without arguments that returns it, anywhere.
         variables: as in `per_example_jacobian`; all of one dtype.
-        examples_mix: "error", or "full" to allow examples that depend on one another, at n·m backward passes; or
-            at one for each shared value, where they do so through a few, as the means of a batch normalisation.
-        verify: True to check the result when the graph runs against TensorFlow's gradient for random cotangents, by two
-            backward passes more; None for what the environment variable TFJAC_VERIFY says.
-        unconnected_gradients: "error" refuses a variable that ys do not depend on; "zero" gives zeros for it.
+        examples_mix, verify, unconnected_gradients: as in `per_example_jacobian`.
 
     Returns:
         A `JacobianOperator` of shape `[n·m, p]`.

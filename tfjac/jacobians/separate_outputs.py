@@ -21,7 +21,7 @@ from tfjac.graph import (
     quiet_function,
     transplant,
 )
-from tfjac.jacobians.passes.backward import gradients_or_zeros
+from tfjac.jacobians.passes.linearise import gradients_or_zeros
 from tfjac.types import Tensor
 
 _DERIVATIVES = {

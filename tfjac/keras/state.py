@@ -48,7 +48,6 @@ class StateVariables:
     Args:
         optimizer: a Keras optimizer, which the variables belong to.
         variables: list of the variables that are trained.
-        method: a `Method`.
 
     Attributes:
         unit: the variable that keeps the unit of weights that residuals are linear in; None where D has none.
@@ -98,7 +97,6 @@ class StateVariables:
         """Assign what a step reports, and count it, in the graph being traced.
 
         Args:
-            report: `Report`.
             num_residuals: how many residuals the step was taken on; None where the loss does not tell batches apart, as
                 with dropout.
             is_alone: whether a batch is fitted alone, as nothing is remembered of its predecessors.
@@ -189,7 +187,6 @@ class StateVariables:
 
     @property
     def attempts(self) -> int:
-        """Number of attempts, an int."""
         return int(self._attempts.numpy())
 
     @property

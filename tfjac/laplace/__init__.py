@@ -2,5 +2,3 @@
 
 from tfjac.laplace.laplace import laplace
 from tfjac.laplace.posterior import LaplacePosterior, Prediction
-
-__all__ = ["LaplacePosterior", "Prediction", "laplace"]

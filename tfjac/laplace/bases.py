@@ -1,23 +1,22 @@
-"""Decompositions of one curvature, JᵀHJ = (RᵀJ)ᵀ(RᵀJ): by weights, `[p, p]`, by examples, `[n·m, n·m]`, or by layers.
+"""Decompositions of one curvature, JᵀHJ = AᵀA, A = RᵀJ: by weights, `[p, p]`, by examples, `[n·m, n·m]`, or by layers.
 
 With JᵀHJ = Q diag(λ) Qᵀ, the covariance of outputs of new inputs with Jacobian J* is
 
     J* (τ JᵀHJ + δI)⁻¹ J*ᵀ = (J*Q) diag(1/(τλ + δ)) (J*Q)ᵀ
 
-and with RᵀJJᵀR = U diag(λ) Uᵀ, C = J*JᵀR U, by the push-through identity,
+and with AAᵀ = U diag(λ) Uᵀ, C = J*Aᵀ U, by the push-through identity,
 
     = (J*J*ᵀ − C diag(τ/(τλ + δ)) Cᵀ)/δ
 
-By layers, JᵀHJ of each variable is taken for A ⊗ G, and that of two variables for zero: Q is then made of Q_A ⊗ Q_G.
+By layers, JᵀHJ of each variable is taken for B ⊗ G, and that of two variables for zero: Q is then made of Q_B ⊗ Q_G.
 τ and δ are chosen afterwards, at no further decomposition.
 
 Draws of weights are P^(−½)ξ, ξ being standard normal: Q diag(1/√(τλ + δ)) ξ, or with t = τλ/δ
 
-    δ^(−½) (ξ − JᵀR U diag(τ/(δ√(1 + t)(1 + √(1 + t)))) Uᵀ RᵀJ ξ)
+    δ^(−½) (ξ − Aᵀ U diag(τ/(δ√(1 + t)(1 + √(1 + t)))) Uᵀ A ξ)
 """
 
 import abc
-from typing import Any
 
 import numpy as np
 
@@ -27,113 +26,82 @@ from tfjac.linear.factors.kronecker_block import KroneckerBlock
 class Basis(abc.ABC):
     """The eigenvectors of one side.
 
-    Args:
-        curvature: `NetworkCurvature`.
-        eigenvalues: λ, none negative.
-        sizes: m and p.
-
     Attributes:
         side: what it is called.
-        eigenvalues: λ.
+        curvature: the `NetworkCurvature`.
+        eigenvalues: λ, none negative.
     """
 
-    side: str | None = None
+    side = "weights"
+    eigenvalues: np.ndarray
 
-    def __init__(self, curvature, eigenvalues, *sizes):
-        self.eigenvalues, self._curvature, self._sizes = eigenvalues, curvature, sizes
-        self.latent = curvature.latent
-
-    @classmethod
-    @abc.abstractmethod
-    def of(cls, curvature, x, *sizes):
-        """Decompose the curvature of all examples."""
+    def __init__(self, curvature):
+        self.curvature = curvature
 
     @abc.abstractmethod
     def covariance(self, x, weight, precision):
         """Return the covariance of the outputs of each example of `x`, `[n, m, m]`, for τ and δ."""
 
-    @abc.abstractmethod
     def deviations(self, normal, weight, precision):
         """Return draws of the weights around the trained ones, `[p, r]`, of a standard normal `[p, r]`, for τ and δ."""
+        return self.times(normal / np.sqrt(weight * self.eigenvalues + precision)[:, None])
 
-    def outputs(self, x, deviations):
-        """Return J·v of the outputs of `x`, `[n·m, r]`, for `v[p, r]`."""
-        return self._curvature.product(x, deviations, self._sizes[0])
-
-
-class OfWeights(Basis):
-    """By weights: Q is known."""
-
-    side = "weights"
-
-    @abc.abstractmethod
-    def turned_back(self, vectors):
-        """Return Q·v of `v[p, r]`."""
-
-    def deviations(self, normal, weight, precision):
-        """Return draws of the weights around the trained ones, `[p, r]`, of a standard normal `[p, r]`, for τ and δ."""
-        return self.turned_back(normal / np.sqrt(weight * self.eigenvalues + precision)[:, None])
+    def times(self, vectors):
+        """Return Q·v of `v[p, r]`, where Q is known."""
+        raise NotImplementedError
 
 
-class Weights(OfWeights):
+class Weights(Basis):
     """By all weights together, `[p, p]`."""
 
-    _vectors: np.ndarray
-
-    @classmethod
-    def of(cls, curvature, x, *sizes):
-        """Decompose the curvature of all examples."""
-        values, vectors = decomposed(curvature.gram(x, sizes[0]))
-        basis = cls(curvature, values, *sizes)
-        basis._vectors = vectors
-        return basis
+    def __init__(self, curvature):
+        super().__init__(curvature)
+        self.eigenvalues, self._vectors = decomposed(curvature.gram())
 
     def covariance(self, x, weight, precision):
-        """Return the covariance of the outputs of each example of `x`, `[n, m, m]`, for τ and δ."""
         turned = self._vectors / np.sqrt(weight * self.eigenvalues + precision)
-        projected = (rows @ turned for rows in self._curvature.rows(x, *self._sizes))
+        projected = (rows @ turned for rows in self.curvature.jacobians(x))
         return np.concatenate([each @ each.transpose(0, 2, 1) for each in projected])
 
-    def turned_back(self, vectors):
-        """Return Q·v of `v[p, r]`."""
+    def times(self, vectors):
         return self._vectors @ vectors
 
 
-class Kronecker(OfWeights):
-    """By the weights of each variable, as a Kronecker product of two small matrices."""
+class Kronecker(Basis):
+    """By the weights of each variable, as a Kronecker product of two small matrices.
 
-    _vectors: list[KroneckerBlock]
+    Attributes:
+        blocks: Q of each variable, a list of `KroneckerBlock`.
+    """
 
-    @classmethod
-    def of(cls, curvature, x, *sizes):
-        """Decompose the factors of all examples."""
-        values, vectors = [], []
-        for block in curvature.kronecker(x, sizes[0]):
+    def __init__(self, curvature):
+        super().__init__(curvature)
+        values, self.blocks = [], []
+        for block in curvature.kronecker():
             (of_left, left), (of_right, right) = decomposed(block.left), decomposed(block.right)
             values.append(np.einsum(f"gi,go->{block.layout}", of_left, of_right).ravel())
-            vectors.append(KroneckerBlock(left, right, block.layout))
-        basis = cls(curvature, np.concatenate(values), *sizes)
-        basis._vectors = vectors
-        return basis
+            self.blocks.append(KroneckerBlock(left, right, block.layout))
+        self.eigenvalues = np.concatenate(values)
 
     def covariance(self, x, weight, precision):
-        """Return the covariance of the outputs of each example of `x`, `[n, m, m]`, for τ and δ; J is not formed."""
+        """J is not formed."""
         variances = self._split(1 / (weight * self.eigenvalues + precision))
         return np.concatenate(
-            [
-                sum(map(covariance_of, self._vectors, halves, variances))
-                for halves in self._curvature.halves(x, *self._sizes)
-            ]
+            [sum(map(covariance_of, self.blocks, halves, variances)) for halves in self.curvature.halves(x)]
         )
 
-    def turned_back(self, vectors):
-        """Return Q·v of `v[p, r]`."""
-        parts = zip(self._vectors, self._split(vectors))
-        return np.concatenate([block.times(part).numpy() for block, part in parts])
+    def times(self, vectors):
+        pairs = zip(self.blocks, self._split(vectors))
+        return np.concatenate([block.times(part).numpy() for block, part in pairs])
+
+    def transpose_times(self, vectors):
+        """Return Qᵀ·v of `v[p, r]`."""
+        pairs = zip(self.blocks, self._split(vectors))
+        return np.concatenate([block.transpose_times(part).numpy() for block, part in pairs])
 
     def _split(self, vectors):
         """List the parts of each variable of `v[p, ...]`."""
-        return np.split(vectors, np.cumsum([block.size for block in self._vectors])[:-1])
+        return np.split(vectors, np.cumsum([block.size for block in self.blocks])[:-1])
 
 
 def covariance_of(vectors, half, variances):
@@ -162,34 +130,34 @@ class Examples(Basis):
     """By examples."""
 
     side = "examples"
-    _x: Any
-    _vectors: np.ndarray
 
-    @classmethod
-    def of(cls, curvature, x, *sizes):
-        """Decompose the curvature of all examples, which are kept."""
-        values, vectors = decomposed(curvature.weighed_kernel(x, sizes[0]))
-        basis = cls(curvature, values, *sizes)
-        basis._x, basis._vectors = x, vectors
-        return basis
+    def __init__(self, curvature):
+        super().__init__(curvature)
+        self.eigenvalues, self._vectors = decomposed(curvature.kernel())
 
     def covariance(self, x, weight, precision):
-        """Return the covariance of the outputs of each example of `x`, `[n, m, m]`, for τ and δ."""
-        scale, m = np.sqrt(weight / (weight * self.eigenvalues + precision)), self._sizes[0]
+        scale, m = np.sqrt(weight / (weight * self.eigenvalues + precision)), self.curvature.num_outputs
         found = []
-        for within, across in self._curvature.kernels(x, self._x, m):
+        for within, across in self.curvature.kernels(x):
             known = (across @ self._vectors * scale).reshape(-1, m, len(scale))
             prior = within.reshape(len(known), m, len(known), m)[range(len(known)), :, range(len(known))]
             found.append((prior - known @ known.transpose(0, 2, 1)) / precision)
         return np.concatenate(found)
 
     def deviations(self, normal, weight, precision):
-        """Return draws of the weights around the trained ones, `[p, r]`, of a standard normal `[p, r]`, for τ and δ."""
         root = np.sqrt(1 + weight * self.eigenvalues / precision)
-        along = self._vectors.T @ self._curvature.weighed_product(self._x, normal, self._sizes[0])
+        along = self._vectors.T @ self.curvature.rows_times(normal)
         along *= (weight / precision / (root * (1 + root)))[:, None]
-        narrowed = self._curvature.weighed_adjoint(self._x, self._vectors @ along, self._sizes[0])
-        return (normal - narrowed) / np.sqrt(precision)
+        return (normal - self.curvature.transpose_times(self._vectors @ along)) / np.sqrt(precision)
+
+
+def check_finite(matrix):
+    """Raise ValueError where an element of a curvature is not finite."""
+    if not np.isfinite(matrix).all():
+        raise ValueError(
+            "The curvature must be finite: look for a weight or an input that is not. "
+            f"Received: {np.count_nonzero(~np.isfinite(matrix)):,} elements that are NaN or infinite"
+        )
 
 
 def decomposed(matrix):
@@ -198,10 +166,6 @@ def decomposed(matrix):
     Raises:
         ValueError: where an element is not finite.
     """
-    if not np.isfinite(matrix).all():
-        raise ValueError(
-            "The curvature must be finite: look for a weight or an input that is not. "
-            f"Received: {np.count_nonzero(~np.isfinite(matrix)):,} elements that are NaN or infinite"
-        )
+    check_finite(matrix)
     values, vectors = np.linalg.eigh(matrix)
     return np.maximum(values, 0), vectors

@@ -1,13 +1,17 @@
-"""The curvature of a network's loss over all examples, and Jacobians of its outputs, chunk by chunk."""
+"""The curvature of a network's loss over its training examples, and Jacobians of its outputs, chunk by chunk."""
 
-from typing import Any
+import functools
+import hashlib
 
 import numpy as np
 import tensorflow as tf
 
+from tfjac.arguments import positive_integer
 from tfjac.graph import as_tf_variable, quiet_function
 from tfjac.graph.nodes import mask_of
-from tfjac.jacobians import JacobianOperator, jacobian_operator
+from tfjac.jacobians import jacobian_operator
+from tfjac.laplace.inputs import check_trained, chosen_variables, inputs_like
+from tfjac.laplace.likelihoods import likelihood_of
 from tfjac.linear.factors.kronecker import in_bases
 from tfjac.linear.factors.kronecker_block import KroneckerBlock, block_of
 
@@ -22,178 +26,243 @@ ELEMENTS = 2**24
 
 
 class NetworkCurvature:
-    """Latent outputs z of a network, J = ∂z/∂w, and R with R Rᵀ = H, the Hessian of the loss at z.
+    """Latent outputs z of a network, J = ∂z/∂w, and R with R Rᵀ = H, the Hessian of −log p at z.
 
-    H is zero for positions that Keras masks, which are in no loss.
-
-    `weigh_by` divides rows and columns by numbers of each output and of each variable.
+    H is zero for positions that Keras masks, which are in no loss. The curvature is that of all training examples: with
+    A = RᵀJ of these it is AᵀA. Results are NumPy arrays of float64.
 
     Args:
-        model: a Keras model, called in inference mode.
-        variables: list of its variables that w is made of.
-        likelihood, from_logits: see `likelihood_of`.
-        x: array or nest of arrays, of which a chunk shows what the others are like.
-        chunk: examples at a time; None to follow from the sizes.
+        caller: name of the function that was called, for errors.
+        model, x, variables, likelihood, from_logits, batch_size: as `laplace` is given them.
+
+    Attributes:
+        model, likelihood: the network, and the `Likelihood` of its targets.
+        x: the training examples, a nest of tensors.
+        variables: list of the `tf.Variable`s that w is made of.
+        num_parameters: p.
     """
 
-    def __init__(self, model, variables, likelihood, from_logits, x, chunk=None):
-        self._model, self._variables, self._likelihood = model, variables, likelihood
-        self._from_logits, self._chunk = from_logits, chunk
-        self._dtype = as_tf_variable(variables[0]).dtype
-        self._specs = tf.nest.map_structure(lambda part: tf.TensorSpec([None, *part.shape[1:]], part.dtype), x)
-        self._latent = quiet_function(self._trace_latent, input_signature=[self._specs])
-        self._layouts: list[str] = []
-        self._formed: list[bool] = []
-        self._weighing: Any = None
+    def __init__(self, caller, model, x, variables, likelihood, from_logits, batch_size):
+        check_trained(caller, model, x)
+        self.model, self._caller = model, caller
+        self.likelihood, self.from_logits = likelihood_of(model, likelihood, from_logits)
+        self._chunk = None if batch_size is None else positive_integer("batch_size", batch_size)
+        self.variables = [as_tf_variable(each) for each in chosen_variables(model, variables)]
+        self.num_parameters = sum(each.shape.num_elements() for each in self.variables)
+        self.dtype, self._functions = self.variables[0].dtype, {}
+        self.x, self._weights = self.as_inputs(x), fingerprint(model)
         self.weigh_by(np.ones(()), np.ones(()))
 
+    def as_inputs(self, x):
+        """Return arrays as tensors like the model's inputs."""
+        return inputs_like(x, self.dtype)
+
+    def check_weights(self):
+        """Raise ValueError where the model has other weights than it had."""
+        if fingerprint(self.model) != self._weights:
+            raise ValueError(
+                f"The weights of the model are others than when {self._caller} was called: call {self._caller} again. "
+                "Received: a model that was changed"
+            )
+
     def weigh_by(self, rows, columns):
-        """Divide the rows of RᵀJ by `rows`, in the shape of the outputs, columns of J by √`columns`, of each variable.
+        """Divide the rows of A by `rows`, in the shape of the outputs, columns of J by √`columns`, of each variable.
 
         Each may be one number, 1.
         """
-        before, self._weighing = self._weighing, (tf.constant(rows, self._dtype), tf.constant(columns, self._dtype))
-        shapes = tuple(tf.TensorSpec(each.shape, self._dtype) for each in self._weighing)
-        if before is not None and tuple(each.shape for each in before) == tuple(spec.shape for spec in shapes):
-            return
-        common, vectors = [self._specs, shapes], tf.TensorSpec([None, None], self._dtype)
-        self._rows = quiet_function(self._trace_rows, input_signature=common)
-        self._product = quiet_function(self._trace_product, input_signature=[*common, vectors])
-        self._gram = quiet_function(self._trace_gram, input_signature=common)
-        self._kernel = quiet_function(self._trace_kernel, input_signature=[*common, tf.TensorSpec([None], tf.float32)])
-        bases = [(tf.TensorSpec([None] * 3, self._dtype),) * 2 for _ in self._variables]
-        self._moments = quiet_function(self._trace_moments, input_signature=[*common, bases])
-        self._halves = quiet_function(self._trace_halves, input_signature=common)
-        self._pairs = quiet_function(self._trace_pairs, input_signature=common)
-        self._weighed = quiet_function(self._trace_weighed, input_signature=[*common, vectors])
-        self._adjoint = quiet_function(self._trace_adjoint, input_signature=[*common, vectors])
+        self._weighing = tf.constant(rows, self.dtype), tf.constant(columns, self.dtype)
 
-    def latent(self, x):
-        """Return z, `[n, ...]`, float64."""
-        return self.latent_and_counts(x)[0]
+    # ------------------------------------------------------------------------------------ of the training examples
 
-    def latent_and_counts(self, x):
-        """Return z, and one for each position that counts, `[n, *positions, 1]`, zero where a mask leaves it out."""
-        parts = [self._latent(part) for part in chunks(x, MOST)]
-        return tuple(np.concatenate([each.numpy() for each in both]).astype(float) for both in zip(*parts))
+    @functools.cached_property
+    def _outputs(self):
+        return self.outputs(self.x)
 
-    def gram(self, x, num_outputs):
-        """Return Σ JᵀHJ, `[p, p]`, float64; J is not formed."""
-        return sum(self._gram(part, self._weighing).numpy().astype(float) for part in self._chunks(x, num_outputs))
+    @property
+    def latent(self):
+        """z, `[n, ...]`."""
+        return self._outputs[0]
 
-    def rows(self, x, num_outputs, num_parameters):
-        """Yield J of the examples, `[chunk, m, p]`, float64."""
-        for part in self._chunks(x, num_outputs * num_parameters):
-            jacobian = self._rows(part, self._weighing).numpy().astype(float)
-            yield jacobian.reshape(-1, num_outputs, num_parameters)
+    @property
+    def counts(self):
+        """One for each position that counts, `[n, *positions, 1]`, zero where a mask leaves it out."""
+        return self._outputs[1]
 
-    def weighed_kernel(self, x, num_outputs):
-        """Return RᵀJJᵀR, `[n·m, n·m]`, float64, from pairs of chunks; J is not formed."""
-        parts = list(self._chunks(x, num_outputs, squared=True))
-        blocks: list[list[Any]] = [[None] * len(parts) for _ in parts]
+    @property
+    def num_outputs(self):
+        """The number of outputs m of an example."""
+        return int(np.prod(self.latent.shape[1:]))
+
+    def gram(self):
+        """Return AᵀA, `[p, p]`; J is not formed."""
+        return sum(self._each("gram", lambda traced: traced.rows.gram(), self.x, self.num_outputs))
+
+    def trace(self):
+        """Return tr AᵀA."""
+        return sum(self._each("trace", lambda traced: tf.reduce_sum(traced.rows.row_norms() ** 2), self.x))
+
+    def times(self, v):
+        """Return AᵀA·v, `[p, k]`, for `v[p, k]`; J is not formed."""
+
+        def product(traced, v):
+            return traced.rows.matmul(traced.rows.matmul(v), adjoint=True)
+
+        return sum(self._each("times", product, self.x, v.shape[1], given=[v]))
+
+    def kernel(self):
+        """Return AAᵀ, `[n·m, n·m]`, from pairs of chunks; J is not formed."""
+        parts = list(self._chunks((self.x, self._ones(self.x)), self.num_outputs, squared=True))
+        blocks = [[None] * len(parts) for _ in parts]
         for i, left in enumerate(parts):
-            blocks[i][i] = self._kernel(left, self._weighing, tf.ones([size_of(left)])).numpy().astype(float)
+            blocks[i][i] = self._run("kernel", _kernel, *left)
             for j in range(i):
-                blocks[i][j] = self._between(left, parts[j], num_outputs, weighed=True)[1]
+                blocks[i][j] = self._between("kernel", _kernel, left, parts[j])[1]
                 blocks[j][i] = blocks[i][j].T
         return np.block(blocks)
 
-    def kernels(self, x, others, num_outputs):
-        """Yield, for chunks of `x`, JJᵀ within it, `[chunk·m, chunk·m]`, and JJᵀR with `others`, `[chunk·m, rows]`."""
-        parts = list(self._chunks(others, num_outputs, squared=True))
-        for left in self._chunks(x, num_outputs, squared=True):
-            blocks = [self._between(left, right, num_outputs, weighed=False) for right in parts]
-            yield blocks[0][0], np.concatenate([block[1] for block in blocks], axis=1)
+    def rows_times(self, v):
+        """Return A·v, `[n·m, k]`, for `v[p, k]`."""
+        per_example = self.num_outputs * v.shape[1]
+        parts = self._each("rows_times", lambda traced, v: traced.rows.matmul(v), self.x, per_example, given=[v])
+        return np.concatenate([*parts])
 
-    def kronecker(self, x, num_outputs):
-        """Return for each variable a `KroneckerBlock`, float64, with JᵀHJ ≈ A ⊗ G.
+    def transpose_times(self, u):
+        """Return Aᵀ·u, `[p, k]`, for `u[n·m, k]`."""
 
-        A is the mean over all uses, G the sum over all examples, whatever the chunks are.
+        def product(traced, u):
+            return traced.rows.matmul(tf.reshape(u, [-1, tf.shape(u)[2]]), adjoint=True)
+
+        by_example = u.reshape(size_of(self.x), self.num_outputs, -1)
+        return sum(self._each("transpose_times", product, self.x, by_example[0].size, cut=[by_example]))
+
+    def kronecker(self):
+        """Return for each variable a `KroneckerBlock` that AᵀA is next to.
+
+        Its left side is the mean over all uses, the right one the sum over all examples, whatever the chunks are.
         """
         total = None
-        for part in self._chunks(x, num_outputs):
-            n = size_of(part)
-            found = [
-                (n * a.numpy().astype(float), g.numpy().astype(float)) for a, g in self._pairs(part, self._weighing)
-            ]
-            total = found if total is None else [(a + b, g + h) for (a, g), (b, h) in zip(total, found)]
-        return [KroneckerBlock(a / size_of(x), g, layout) for (a, g), layout in zip(total, self._layouts)]
+        for found in self._each("kronecker", self._sides, self.x, self.num_outputs):
+            total = found if total is None else tf.nest.map_structure(np.add, total, found)
+        n = size_of(self.x)
+        return [KroneckerBlock(left / n, right, layout) for (left, right), layout in zip(total, self._layouts)]
 
-    def moments(self, x, num_outputs, num_parameters, bases):
-        """Return the diagonal of Σ JᵀHJ in other bases, `[p]`, float64, for U `[g,i,i]`, V `[g,o,o]` of each variable.
+    def moments(self, bases):
+        """Return the diagonal of AᵀA in other bases, `[p]`, for a `KroneckerBlock` of U and V of each variable.
 
-        After `kronecker`. No gradient of an example is formed where weights are used in one position.
+        No gradient of an example is formed where weights are used in one position.
         """
-        bases = [tuple(tf.constant(side, self._dtype) for side in pair) for pair in bases]
-        parts = self._chunks(x, num_outputs * num_parameters if any(self._formed) else num_outputs)
-        return sum(self._moments(part, self._weighing, bases).numpy().astype(float) for part in parts)
+        sides = [(basis.left, basis.right) for basis in bases]
+        return sum(self._each("moments", _squares_in_bases, self.x, self._per_example, given=sides))
 
-    def halves(self, x, num_outputs, num_parameters):
-        """Yield for chunks of `x` a list with `(a[n,g,i], d[n,m,g,o])` for each variable, J = a ⊗ d, float64.
+    def residuals(self, labels):
+        """Return r with R r = −∂ log p/∂z, `[n, m]`, for labels in the shape of z."""
 
-        Or `(J[n,m,q],)` of a variable that is used in several positions, or of a table.
+        def residual(traced, labels):
+            found = self.likelihood.residual(traced.latent, tf.reshape(labels, tf.shape(traced.latent)))
+            return tf.reshape(found, tf.shape(labels))
+
+        labels = labels.reshape(len(labels), -1)
+        return np.concatenate([*self._each("residuals", residual, self.x, cut=[labels])])
+
+    # -------------------------------------------------------------------------------------------- of any examples
+
+    def outputs(self, x):
+        """Return z, and one for each position that counts, as `latent` and `counts`."""
+        parts = self._each("outputs", lambda traced: (traced.latent, traced.counts), x)
+        return tuple(np.concatenate(both) for both in zip(*parts))
+
+    def jacobians(self, x):
+        """Yield J of the examples, `[chunk, m, p]`."""
+        per_example = self.num_outputs * self.num_parameters
+        for rows in self._each("jacobians", lambda traced: traced.outputs.to_dense(), x, per_example):
+            yield rows.reshape(-1, self.num_outputs, self.num_parameters)
+
+    def halves(self, x):
+        """Yield J of the examples, a list with `(a[n,g,i], d[n,m,g,o])` of each variable, of which it is the product.
+
+        Where a weight is used in many positions, `(J[n,m,size],)`. After `kronecker`.
         """
-        per_example = num_outputs * num_parameters if any(self._formed) else num_outputs
-        for part in self._chunks(x, per_example):
-            found = self._halves(part, self._weighing)
-            yield [tuple(each.numpy().astype(float) for each in half) for half in found]
+        return self._each("halves", _halves, x, self._per_example)
 
-    def product(self, x, vectors, num_outputs):
-        """Return J·v of the examples, `[n·m, r]`, float64, for `v[p, r]`; J is not formed."""
-        v = tf.constant(vectors, self._dtype)
-        parts = self._chunks(x, num_outputs * vectors.shape[1])
-        return np.concatenate([self._product(part, self._weighing, v).numpy() for part in parts]).astype(float)
+    def product(self, x, v):
+        """Return J·v of the examples, `[n·m, k]`, for `v[p, k]`."""
+        per_example = self.num_outputs * v.shape[1]
+        parts = self._each("product", lambda traced, v: traced.outputs.matmul(v), x, per_example, given=[v])
+        return np.concatenate([*parts])
 
-    def weighed_product(self, x, vectors, num_outputs):
-        """Return RᵀJ·v, `[n·m, r]`, float64, for `v[p, r]`."""
-        v = tf.constant(vectors, self._dtype)
-        parts = self._chunks(x, num_outputs * vectors.shape[1])
-        return np.concatenate([self._weighed(part, self._weighing, v).numpy() for part in parts]).astype(float)
+    def kernels(self, x):
+        """Yield, for chunks of `x`, JJᵀ within it, `[chunk·m, chunk·m]`, and J·Aᵀ, `[chunk·m, n·m]`."""
+        parts = list(self._chunks((self.x, self._ones(self.x)), self.num_outputs, squared=True))
+        for left in self._chunks((x, 0 * self._ones(x)), self.num_outputs, squared=True):
+            blocks = [self._between("kernel", _kernel, left, right) for right in parts]
+            yield blocks[0][0], np.concatenate([block[1] for block in blocks], axis=1)
 
-    def weighed_adjoint(self, x, vectors, num_outputs):
-        """Return JᵀR·u, `[p, r]`, float64, for `u[n·m, r]`."""
-        u, total = tf.constant(vectors.reshape(-1, num_outputs, vectors.shape[1]), self._dtype), 0.0
-        for part, each in self._chunks((x, u), num_outputs * vectors.shape[1]):
-            rows = tf.reshape(each, [-1, vectors.shape[1]])
-            total = total + self._adjoint(part, self._weighing, rows).numpy().astype(float)
-        return total
+    def gradients(self, x, u):
+        """Yield g = Σ u[n,m] ∂z[n,m]/∂w of each example, `[chunk, p]`, for `u[n, m]`."""
+        return self._each("gradients", lambda traced, u: traced.sums(u).to_dense(), x, self.num_parameters, cut=[u])
 
-    def _between(self, left, right, num_outputs, weighed):
-        """Return the kernel of `left` with itself, and with `right`, which is weighed by R; `left` if it is said."""
-        both = tf.nest.map_structure(lambda a, b: tf.concat([a, b], axis=0), left, right)
-        flags = tf.concat([tf.fill([size_of(left)], float(weighed)), tf.ones([size_of(right)])], axis=0)
-        kernel, rows = self._kernel(both, self._weighing, flags).numpy().astype(float), size_of(left) * num_outputs
-        return kernel[:rows, :rows], kernel[:rows, rows:]
+    def squared_norms(self, x, u):
+        """Return ‖g‖² of each example, `[n]`; g is not formed."""
+        return np.concatenate([*self._each("norms", lambda traced, u: traced.sums(u).row_norms(), x, cut=[u])]) ** 2
 
-    def _chunks(self, x, per_example, squared=False):
+    def products(self, x, u, others, v):
+        """Return g·g′ for all pairs of examples of `x` and `others`, `[n, n']`, from factors; g is not formed."""
+
+        def kernel(traced, u):
+            return traced.sums(u).kernel()
+
+        lefts, rights = self._chunks((x, self._tensor(u))), [*self._chunks((others, self._tensor(v)))]
+        return np.block([[self._between("products", kernel, left, right)[1] for right in rights] for left in lefts])
+
+    # -------------------------------------------------------------------------------------------- chunk by chunk
+
+    @property
+    def _per_example(self):
+        """Elements of J, or of its outputs alone where it is not formed. After `kronecker`."""
+        return self.num_outputs * (1 if self._single else self.num_parameters)
+
+    def _ones(self, x):
+        return tf.ones([size_of(x)], self.dtype)
+
+    def _tensor(self, array):
+        return tf.convert_to_tensor(array, self.dtype)
+
+    def _chunks(self, x, per_example=1, squared=False):
         most = int(np.sqrt(ELEMENTS) / 2) if squared else ELEMENTS
         return chunks(x, self._chunk or max(1, min(MOST, most // per_example)))
 
-    # -------------------------------------------------------------- traced
+    def _each(self, name, compute, x, per_example=1, cut=(), given=()):
+        """Yield what `_run` returns for chunks of `x` and of the arrays in `cut`, and all that is `given`."""
+        for part in self._chunks((x, *map(self._tensor, cut)), per_example):
+            yield self._run(name, compute, *part, *given)
 
-    def traced_latent(self, x):
-        """Return z `[n, ...]` of the graph that is being traced."""
-        return self._trace_latent(x)[0]
+    def _between(self, name, compute, left, right):
+        """Return the blocks of a kernel of the rows of `left` with themselves, and with those of `right`."""
+        both = tf.nest.map_structure(lambda a, b: tf.concat([a, b], axis=0), left, right)
+        kernel = self._run(name, compute, *both)
+        rows = len(kernel) * size_of(left) // size_of(both)
+        return kernel[:rows, :rows], kernel[:rows, rows:]
 
-    def traced_rows(self, x):
-        """Return what RᵀJ is the Jacobian of, in the shape of z."""
-        latent, counts = self._trace_latent(x)
-        return counts * self._likelihood.term(latent).rows()[0]
+    def _run(self, name, compute, x, *given):
+        """Return what `compute(traced, *given)` returns for the examples x, traced once for each name."""
+        arguments = self._weighing, tf.nest.map_structure(self._tensor, given)
+        key = name, *(each.shape.rank for each in self._weighing)
+        if key not in self._functions:
+            examples = tf.nest.map_structure(lambda each: tf.TensorSpec([None, *each.shape[1:]], each.dtype), x)
+            weighing = tuple(tf.TensorSpec(each.shape, each.dtype) for each in self._weighing)
+            others = tf.nest.map_structure(
+                lambda each: tf.TensorSpec([None] * each.shape.rank, each.dtype), arguments[1]
+            )
+            self._functions[key] = quiet_function(
+                lambda x, weighing, given: compute(_Traced(self, x, weighing), *given),
+                input_signature=[examples, weighing, others],
+            )
+        found = self._functions[key](x, *arguments)
+        return tf.nest.map_structure(lambda each: each.numpy().astype(float), found)
 
-    def _trace_latent(self, x):
-        output = self._model(x, training=False)
-        if not isinstance(output, tf.Tensor):
-            raise ValueError(f"The model must have one output. Received: {tf.nest.map_structure(type, output)}")
-        latent = self._likelihood.latent(output, self._from_logits)
-        return latent, counts_of(mask_of(output), latent)
-
-    def _trace_gram(self, x, weighing):
-        return self._weighed_operator(x, weighing).gram()
-
-    def _trace_pairs(self, x, weighing):
-        factors = self._weighed_operator(x, weighing).factors
-        blocks = [block_of(factor) for factor in factors]
-        for variable, block in zip(self._variables, blocks):
+    def _sides(self, traced):
+        blocks = [block_of(factor) for factor in traced.rows.factors]
+        for variable, block in zip(self.variables, blocks):
             if block is None or max(block.left.shape[-1], block.right.shape[-1]) > LARGEST_SIDE:
                 raise ValueError(
                     f"Kronecker factors are of weights that multiply data, with at most {LARGEST_SIDE:,} inputs or "
@@ -201,51 +270,77 @@ class NetworkCurvature:
                     f"Received: {variable.name!r} of shape {tuple(variable.shape)}"
                 )
         self._layouts = [block.layout for block in blocks]
-        self._formed = [not is_single(factor) for factor in factors]
-        return [(block.left, block.right) for block in blocks]
+        self._single = all(map(is_single, traced.rows.factors))
+        counted = tf.cast(tf.shape(traced.latent)[0], self.dtype)
+        return [(counted * block.left, block.right) for block in blocks]
 
-    def _trace_moments(self, x, weighing, bases):
-        factors = self._weighed_operator(x, weighing).factors
-        turned = [in_bases(factor, *pair) for factor, pair in zip(factors, bases)]
-        return tf.concat([factor.squared_column_norms() for factor in turned], axis=0)
 
-    def _trace_halves(self, x, weighing):
-        found = []
-        for factor in self._operator(self.traced_latent(x), weighing).factors:
-            if is_single(factor):
-                a, d, _ = factor.outer_form()
-                found.append((a[:, 0], d[:, :, 0]))
-            else:
-                found.append((factor.dense(),))
-        return found
+class _Traced:
+    """A chunk of examples in the graph that is being traced.
 
-    def _trace_product(self, x, weighing, vectors):
-        return self._operator(self.traced_latent(x), weighing).matmul(vectors)
+    Attributes:
+        latent, counts: z, and what its positions count for.
+    """
 
-    def _trace_weighed(self, x, weighing, vectors):
-        return self._weighed_operator(x, weighing).matmul(vectors)
+    def __init__(self, curvature, x, weighing):
+        self._curvature, self._weighing = curvature, weighing
+        output = curvature.model(x, training=False)
+        if not isinstance(output, tf.Tensor):
+            raise ValueError(f"The model must have one output. Received: {tf.nest.map_structure(type, output)}")
+        self.latent = curvature.likelihood.latent(output, curvature.from_logits)
+        self.counts = counts_of(mask_of(output), self.latent)
 
-    def _trace_adjoint(self, x, weighing, vectors):
-        return self._weighed_operator(x, weighing).matmul(vectors, adjoint=True)
+    @property
+    def root(self):
+        """Rᵀz, of the shape of z."""
+        return self.counts * self._curvature.likelihood.term(self.latent).rows()[0] / self._weighing[0]
 
-    def _trace_rows(self, x, weighing):
-        return self._operator(self.traced_latent(x), weighing).to_dense()
+    @functools.cached_property
+    def outputs(self):
+        """J, the `JacobianOperator` of z."""
+        return self.jacobian(self.latent)
 
-    def _trace_kernel(self, x, weighing, weighed):
-        latent, counts = self._trace_latent(x)
-        rows = counts * self._likelihood.term(latent).rows()[0] / weighing[0]
-        weighed = tf.reshape(tf.cast(weighed, latent.dtype), [-1] + [1] * (latent.shape.rank - 1))
-        return self._operator(weighed * rows + (1 - weighed) * latent, weighing).kernel()
+    @functools.cached_property
+    def rows(self):
+        """A, the `JacobianOperator` of Rᵀz."""
+        return self.jacobian(self.root)
 
-    def _weighed_operator(self, x, weighing):
-        return self._operator(self.traced_rows(x) / weighing[0], weighing)
+    def sums(self, u):
+        """Return the `JacobianOperator` of Σ u[n,m] z[n,m]."""
+        return self.jacobian(tf.reduce_sum(u * tf.reshape(self.latent, tf.shape(u)), axis=1))
 
-    def _operator(self, tensor, weighing):
-        operator, (_, columns) = jacobian_operator(tensor, self._variables), weighing
+    def jacobian(self, tensor):
+        operator, (_, columns) = jacobian_operator(tensor, self._curvature.variables), self._weighing
         if columns.shape.rank == 0:
             return operator
-        shapes = [variable.shape for variable in self._variables]
-        return JacobianOperator(operator.scaled_factors(1 / columns), shapes, *operator.examples_and_outputs)
+        return operator.with_factors(operator.scaled_factors(1 / columns), operator.examples_and_outputs[1])
+
+
+def _kernel(traced, weighed):
+    """Return the kernel of rows of J, and of A where `weighed` `[n]` is one."""
+    weighed = tf.reshape(tf.cast(weighed, traced.latent.dtype), [-1] + [1] * (traced.latent.shape.rank - 1))
+    return traced.jacobian(weighed * traced.root + (1 - weighed) * traced.latent).kernel()
+
+
+def _squares_in_bases(traced, *bases):
+    turned = [in_bases(factor, *pair) for factor, pair in zip(traced.rows.factors, bases)]
+    return tf.concat([factor.squared_column_norms() for factor in turned], axis=0)
+
+
+def _halves(traced):
+    found = []
+    for factor in traced.outputs.factors:
+        if is_single(factor):
+            a, d, _ = factor.outer_form()
+            found.append((a[:, 0], d[:, :, 0]))
+        else:
+            found.append((factor.dense(),))
+    return found
+
+
+def is_single(factor):
+    """Whether a factor is a ⊗ d for each example, with one position."""
+    return factor.has_outer_form and factor.outer_form()[1].shape[2] == 1
 
 
 def counts_of(mask, latent):
@@ -264,11 +359,6 @@ def counts_of(mask, latent):
     return tf.cast(mask, latent.dtype)[..., None]
 
 
-def is_single(factor):
-    """Whether a factor is a ⊗ d for each example, with one position."""
-    return factor.has_outer_form and factor.outer_form()[1].shape[2] == 1
-
-
 def chunks(x, size):
     """Yield parts of a nest of tensors, of at most `size` examples."""
     for start in range(0, size_of(x), size):
@@ -278,3 +368,11 @@ def chunks(x, size):
 def size_of(x):
     """Return the number of examples in a nest of tensors."""
     return len(tf.nest.flatten(x)[0])
+
+
+def fingerprint(model):
+    """Return what changes with any weight of a model."""
+    digest = hashlib.sha1()
+    for weight in model.get_weights():
+        digest.update(np.ascontiguousarray(weight).tobytes())
+    return digest.hexdigest()

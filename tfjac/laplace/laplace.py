@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import keras
 import numpy as np
 
-from tfjac.arguments import choice, positive_integer
-from tfjac.graph import as_tf_variable
+from tfjac.arguments import choice
 from tfjac.laplace.bases import Examples, Kronecker, Weights
-from tfjac.laplace.curvature import NetworkCurvature, size_of
-from tfjac.laplace.inputs import check_trained, chosen_variables, inputs_like
-from tfjac.laplace.likelihoods import likelihood_of
+from tfjac.laplace.curvature import NetworkCurvature
+from tfjac.laplace.marginal_likelihood import noise_of_each, numbers, ratios_of
 from tfjac.laplace.posterior import LaplacePosterior
-from tfjac.laplace.ratios import noise_of_each, numbers, ratios_of
 from tfjac.types import LikelihoodName, Nest, Side, StructureName, TensorLike, Variable
 
 STRUCTURES = ("full", "kronecker")
@@ -31,8 +27,6 @@ class Fit(NamedTuple):
         labels: y in the shape of z, or None.
         counts: one for each position that counts, `[n, *positions, 1]`, zero where Keras masks it.
         weights: w, arrays of float64, one for each variable.
-        num_examples: n.
-        as_inputs: function from arrays to tensors like the model's inputs.
         structure: `"full"` or `"kronecker"`.
         ratios: the noise of each output over σ, an array in the shape of the outputs, or one number, 1.
         shares: the prior's precision of each variable over δ, an array, or one number, 1.
@@ -42,8 +36,6 @@ class Fit(NamedTuple):
     labels: np.ndarray | None
     counts: np.ndarray
     weights: list[np.ndarray]
-    num_examples: int
-    as_inputs: Any
     structure: str
     ratios: np.ndarray
     shares: np.ndarray
@@ -52,16 +44,6 @@ class Fit(NamedTuple):
     def squared_norm(self):
         """‖w‖², that of each variable times its share."""
         return float(np.sum(self.shares * [np.sum(each**2) for each in self.weights]))
-
-    @property
-    def num_parameters(self):
-        """The number of weights p."""
-        return sum(each.size for each in self.weights)
-
-    @property
-    def num_outputs(self):
-        """The number of outputs m of an example."""
-        return int(np.prod(self.latent.shape[1:]))
 
     @property
     def errors(self):
@@ -129,35 +111,29 @@ def laplace(
     Korzepa, M. Bauer, "Improving predictions of Bayesian neural nets via local linearization", 2021; H. Ritter, A.
     Botev, D. Barber, "A scalable Laplace approximation for neural networks", 2018.
     """
-    check_trained("laplace", model, x)
-    distribution, from_logits = likelihood_of(model, likelihood, from_logits)
+    curvature = NetworkCurvature("laplace", model, x, variables, likelihood, from_logits, batch_size)
+    distribution = curvature.likelihood
     if noise is not None and not distribution.has_noise:
         raise ValueError(f"A {distribution.name} likelihood has no noise to be given. Received: noise={noise!r}")
     noise = _checked_noise(noise, y) if distribution.has_noise else None
     prior_precision = None if prior_precision is None else numbers("prior_precision", prior_precision)
     _check_names(structure, side, noise)
-    batch_size = None if batch_size is None else positive_integer("batch_size", batch_size)
-    variables = chosen_variables(model, variables)
-    as_inputs = functools.partial(inputs_like, dtype=as_tf_variable(variables[0]).dtype)
-    x = as_inputs(x)
-    curvature = NetworkCurvature(model, variables, distribution, from_logits, x, batch_size)
-    latent, counts = curvature.latent_and_counts(x)
+    latent, variables = curvature.latent, curvature.variables
     labels = None if y is None else distribution.labels(y, latent.shape)
-    fit = _fit(latent, labels, counts, x, variables, as_inputs, structure)
+    weights = [variable.numpy().astype(float) for variable in variables]
     shares, delta = ratios_of("prior_precision", prior_precision, (len(variables),), "variable")
-    smaller = "weights" if fit.num_parameters <= fit.latent.size else "examples"
+    fit = Fit(latent, labels, curvature.counts, weights, structure, np.ones(()), shares)
+    smaller = "weights" if curvature.num_parameters <= latent.size else "examples"
     kind = {"weights": Weights, "examples": Examples}[smaller if side == "auto" else side]
     kind = Kronecker if structure == "kronecker" else kind
 
     def posterior(ratios, sigma):
-        weighed = fit._replace(ratios=ratios, shares=shares)
         curvature.weigh_by(ratios, shares)
-        basis = kind.of(curvature, x, fit.num_outputs, fit.num_parameters)
-        return LaplacePosterior(basis, distribution, weighed, model, delta, sigma)
+        return LaplacePosterior(kind(curvature), fit._replace(ratios=ratios), delta, sigma)
 
     if isinstance(noise, str):
         return noise_of_each(posterior, fit, x)
-    return posterior(*ratios_of("noise", noise, fit.latent.shape[1:], "output"))
+    return posterior(*ratios_of("noise", noise, latent.shape[1:], "output"))
 
 
 def _check_names(structure, side, noise):
@@ -182,17 +158,3 @@ def _checked_noise(noise, y):
     if noise is None or isinstance(noise, str):
         return noise if noise is None else choice("noise", noise, ("each_output",))
     return numbers("noise", noise)
-
-
-def _fit(latent, labels, counts, x, variables, as_inputs, structure):
-    return Fit(
-        latent=latent,
-        labels=labels,
-        counts=counts,
-        weights=[as_tf_variable(variable).numpy().astype(float) for variable in variables],
-        num_examples=size_of(x),
-        as_inputs=as_inputs,
-        structure=structure,
-        ratios=np.ones(()),
-        shares=np.ones(()),
-    )

@@ -74,8 +74,23 @@ class Likelihood(abc.ABC):
         """
 
     @abc.abstractmethod
+    def losses(self, latent, labels):
+        """Return −log p(y | z) of each output, in the shape of z, float64; σ = 1, and a constant left out."""
+
+    @abc.abstractmethod
+    def mean(self, latent):
+        """Return what targets are in the mean, such as probabilities: y less that is the slope of log p."""
+
+    @abc.abstractmethod
+    def hessians(self, latent):
+        """Return H of each example, `[n, m, m]`."""
+
+    @abc.abstractmethod
+    def share(self, outputs):
+        """Return what the mean of `losses` over all outputs is multiplied by in Keras' loss; `outputs`: their shape."""
+
     def log_likelihood(self, latent, labels, noise, counts):
-        """Return Σ log p(y | z), NumPy in float64.
+        """Return Σ log p(y | z).
 
         Args:
             latent: z, `[n, ...]`.
@@ -83,10 +98,7 @@ class Likelihood(abc.ABC):
             noise: σ, of a likelihood that has one; a number, or an array in the shape of the outputs.
             counts: `[n, *positions, 1]`, zero for the positions that are left out.
         """
-
-    def probabilities(self, latent):
-        """Return the probabilities that z stand for, of a likelihood that has no noise."""
-        raise NotImplementedError
+        return -np.sum(counts * self.losses(latent, labels))
 
 
 class Gaussian(Likelihood):
@@ -102,11 +114,26 @@ class Gaussian(Likelihood):
         """Return z − y, for σ = 1."""
         return latent - labels
 
+    def losses(self, latent, labels):
+        """Return ½(z − y)²."""
+        return (latent - labels) ** 2 / 2
+
+    def mean(self, latent):
+        """Return z."""
+        return latent
+
+    def hessians(self, latent):
+        """Return I."""
+        return np.broadcast_to(np.eye(latent[0].size), (len(latent), *[latent[0].size] * 2))
+
+    def share(self, outputs):
+        """Return 2: −log p is half the square."""
+        return 2.0
+
     def log_likelihood(self, latent, labels, noise, counts):
         """Return the logarithm of the normal density."""
-        error = labels - latent
-        noise = np.broadcast_to(noise, error.shape)
-        return -0.5 * np.sum(counts * ((error / noise) ** 2 + np.log(2 * np.pi * noise**2)))
+        of_width = np.log(2 * np.pi * np.broadcast_to(noise, latent.shape) ** 2) / 2
+        return -np.sum(counts * (self.losses((latent - labels) / noise, 0) + of_width))
 
 
 class Categorical(Likelihood):
@@ -140,13 +167,26 @@ class Categorical(Likelihood):
         """Return (p − y)/√p."""
         return CrossEntropyTerm(latent, labels).rows()[1]
 
-    def log_likelihood(self, latent, labels, noise, counts):
-        """Return Σ y·log softmax(z)."""
-        return np.sum(counts * labels * scipy.special.log_softmax(latent, axis=-1))
+    def losses(self, latent, labels):
+        """Return −y·log softmax(z)."""
+        return -labels * scipy.special.log_softmax(latent, axis=-1)
 
-    def probabilities(self, latent):
+    def mean(self, latent):
         """Return softmax(z)."""
         return scipy.special.softmax(latent, axis=-1)
+
+    def hessians(self, latent):
+        """Return diag p − ppᵀ, for each position."""
+        n, *_, classes = latent.shape
+        p = self.mean(latent).reshape(n, -1, classes)
+        found = np.zeros((*p.shape, *p.shape[1:]))
+        for k in range(p.shape[1]):
+            found[:, k, :, k, :] = p[:, k, :, None] * (np.eye(classes) - p[:, k, None, :])
+        return found.reshape(n, *[p[0].size] * 2)
+
+    def share(self, outputs):
+        """Return the number of classes: each position has one of them."""
+        return outputs[-1]
 
 
 class Bernoulli(Likelihood):
@@ -177,13 +217,22 @@ class Bernoulli(Likelihood):
         latent = tf.stop_gradient(latent)
         return tf.sigmoid(latent) * tf.sigmoid(-latent)
 
-    def log_likelihood(self, latent, labels, noise, counts):
-        """Return Σ y·z − log(1 + eᶻ)."""
-        return np.sum(counts * (labels * latent - np.logaddexp(0, latent)))
+    def losses(self, latent, labels):
+        """Return log(1 + eᶻ) − y·z."""
+        return np.logaddexp(0, latent) - labels * latent
 
-    def probabilities(self, latent):
+    def mean(self, latent):
         """Return sigmoid(z)."""
         return scipy.special.expit(latent)
+
+    def hessians(self, latent):
+        """Return diag p(1 − p)."""
+        latent = latent.reshape(len(latent), -1)
+        return (self.mean(latent) * self.mean(-latent))[:, :, None] * np.eye(latent.shape[1])
+
+    def share(self, outputs):
+        """Return 1: the loss of Keras is a mean over all outputs."""
+        return 1.0
 
 
 LIKELIHOODS = {each.name: each for each in (Gaussian, Categorical, Bernoulli)}

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import copy
-import hashlib
 from typing import Any, NamedTuple
 
-import keras
 import numpy as np
 
 from tfjac.arguments import choice, positive_integer
-from tfjac.laplace.marginal_likelihood import effective_parameters, most_probable, occam_factor
-from tfjac.laplace.ratios import scale_of
+from tfjac.laplace.marginal_likelihood import effective_parameters, most_probable, occam_factor, scale_of
 from tfjac.types import Array, AverageName, Nest, TensorLike
 
 AVERAGES = ("probit", "monte_carlo")
@@ -51,17 +48,16 @@ class LaplacePosterior:
     def __init__(
         self,
         basis: Any,
-        likelihood: Any,
         fit: Any,
-        model: keras.Model,
         prior_precision: float | None = None,
         sigma: float | None = None,
     ) -> None:
-        """Take what `laplace` found: a `Basis`, a `Likelihood`, a `Fit`, the model; δ and σ, None to be found."""
-        self._basis, self._likelihood, self._fit, self._model = basis, likelihood, fit, model
-        self.likelihood, self.structure, self.side = likelihood.name, fit.structure, basis.side
-        self.num_parameters, self.num_examples, self.num_outputs = fit.num_parameters, fit.num_examples, fit.num_outputs
-        self._weights = fingerprint(model)
+        """Take what `laplace` found: a `Basis` and a `Fit`; δ and σ, None to be found."""
+        self._basis, self._fit, self._curvature = basis, fit, basis.curvature
+        self._likelihood = self._curvature.likelihood
+        self.likelihood, self.structure, self.side = self._likelihood.name, fit.structure, basis.side
+        self.num_parameters, self.num_outputs = self._curvature.num_parameters, self._curvature.num_outputs
+        self.num_examples = len(fit.latent)
         self._settle(prior_precision, sigma)
 
     def tuned(
@@ -115,12 +111,12 @@ class LaplacePosterior:
             raise ValueError("Probabilities are for classifiers; use predict. Received: a gaussian likelihood")
         if choice("method", method, AVERAGES) == "probit":
             mean, variance = self.predict(x)
-            return self._likelihood.probabilities(mean / np.sqrt(1 + np.pi / 8 * variance))
+            return self._likelihood.mean(mean / np.sqrt(1 + np.pi / 8 * variance))
         mean, covariance = self._predicted(x)
         values, vectors = np.linalg.eigh(covariance)
         root = vectors * np.sqrt(np.maximum(values, 0))[:, None]
         draws = np.random.default_rng(seed).normal(size=(positive_integer("num_draws", num_draws), root.shape[-1]))
-        total = sum(self._likelihood.probabilities(mean + (root @ draw).reshape(mean.shape)) for draw in draws)
+        total = sum(self._likelihood.mean(mean + (root @ draw).reshape(mean.shape)) for draw in draws)
         return total / num_draws
 
     def sample(self, num_draws: int, x: Nest[TensorLike] | None = None, seed: int = 0) -> Any:
@@ -137,14 +133,14 @@ class LaplacePosterior:
             For weights, a list of arrays `[num_draws, ...v]`, one for each variable, in the order of `variables`; for
             outputs, an array `[num_draws, n, ...]`.
         """
-        self._check_unchanged()
+        self._curvature.check_weights()
         size = (positive_integer("num_draws", num_draws), self.num_parameters)
         normal = np.random.default_rng(seed).normal(size=size).T
         drawn = self._basis.deviations(normal, 1 / self._sigma**2, self._delta)
         if x is not None:
-            x = self._fit.as_inputs(x)
-            mean = self._basis.latent(x)
-            return mean + self._basis.outputs(x, drawn).T.reshape(num_draws, *mean.shape)
+            x = self._curvature.as_inputs(x)
+            mean = self._curvature.outputs(x)[0]
+            return mean + self._curvature.product(x, drawn).T.reshape(num_draws, *mean.shape)
         parts = np.split(drawn.T, np.cumsum([each.size for each in self._fit.weights])[:-1], axis=1)
         roots = np.broadcast_to(np.sqrt(self._fit.shares), [len(parts)])
         triples = zip(self._fit.weights, parts, roots)
@@ -196,17 +192,10 @@ class LaplacePosterior:
             raise ValueError(f"A {self.likelihood} likelihood has no noise to be given. Received: noise={noise!r}")
         return scale_of("noise", noise, self._fit.ratios, self._fit.latent.shape[1:])
 
-    def _check_unchanged(self):
-        if fingerprint(self._model) != self._weights:
-            raise ValueError(
-                "The weights of the model are others than when the posterior was made: call laplace again. "
-                "Received: a model that was changed"
-            )
-
     def _predicted(self, x):
-        self._check_unchanged()
-        x = self._fit.as_inputs(x)
-        return self._basis.latent(x), self._basis.covariance(x, 1 / self._sigma**2, self._delta)
+        self._curvature.check_weights()
+        x = self._curvature.as_inputs(x)
+        return self._curvature.outputs(x)[0], self._basis.covariance(x, 1 / self._sigma**2, self._delta)
 
     def __repr__(self):
         noise = "" if self.noise is None else f", noise {listed(self.noise)}"
@@ -227,11 +216,3 @@ def listed(values):
     """Return the first of some numbers as a text."""
     texts = [f"{each:.4g}" for each in np.ravel(values)]
     return ", ".join(texts[:4] + ["…"] * (len(texts) > 4))
-
-
-def fingerprint(model):
-    """Return what changes with any weight of a model."""
-    digest = hashlib.sha1()
-    for weight in model.get_weights():
-        digest.update(np.ascontiguousarray(weight).tobytes())
-    return digest.hexdigest()

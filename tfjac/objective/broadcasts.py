@@ -20,7 +20,6 @@ def warn_of_broadcasts(residuals: Sequence[Tensor], dependence: Dependence) -> N
     Only the difference that a residual itself is counts: others inside a model, as of all pairs of points, are meant.
 
     Args:
-        residuals: list of tensors.
         dependence: `Dependence` on the variables.
     """
     for residual in residuals:

@@ -8,8 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfjac.graph import asks_for_values, call_converted
-from tfjac.objective.complex_parts import parts_of
-from tfjac.objective.deviations import Deviations, deviations_of
+from tfjac.objective.deviations import Deviations, deviations_of, parts_of
 from tfjac.types import Array
 
 _NO_TENSOR = (

@@ -41,7 +41,6 @@ def joined(chains: "list[Chain]", outputs: Sequence[Tensor], dependence: Depende
     """Find a partner for each chain: an output that is an elementwise, convex function of a tensor of the chain.
 
     Args:
-        chains: list of `Chain`.
         outputs: list of tensors, the terms that have curvature.
         dependence: `Dependence` on the variables.
 

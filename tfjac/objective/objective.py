@@ -70,7 +70,6 @@ class LocalObjective(SummedObjective):
         return change(self)
 
     def values(self) -> list[Tensor]:
-        """Return what the variables hold now, as a list of tensors."""
         return [as_tf_variable(variable).value() for variable in self.variables]
 
     def position(self, values: list[Tensor]) -> Tensor:
@@ -100,7 +99,6 @@ class LocalObjective(SummedObjective):
         return multiplies_often([tensor for tensor, _ in self.rows], self._sources)
 
     def linear_variables(self) -> list[int]:
-        """Return the indices of the variables that residuals are seen to be linear in together."""
         return linear_variables([tensor for tensor, _ in self.rows], self._sources)
 
     def places_of_rows(self) -> Tensor:
@@ -142,7 +140,6 @@ class LocalObjective(SummedObjective):
         return tf.ensure_shape(replay([self.cost], reread=self.variables)[0], [])
 
     def restore_unless(self, accepted: Tensor, start: list[Tensor]) -> None:
-        """Assign `start` to the variables, bit for bit, unless `accepted`."""
 
         def restore() -> bool:
             self.write(start)

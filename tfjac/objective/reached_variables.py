@@ -26,7 +26,6 @@ def check_dependence(
 
     Args:
         targets: list of tensors of one graph.
-        variables: the variables.
         dependence: `Dependence` on their handles in that graph.
         what: what the targets are called in messages, "loss" or "residuals".
         may_be_half: whether ops may compute in bfloat16, if variables are in float32.

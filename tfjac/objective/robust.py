@@ -55,11 +55,9 @@ class Huber(RobustLoss):
     """ρ = z up to 1, 2√z − 1 beyond: squares, then absolute values."""
 
     def value(self, z: Tensor) -> Tensor:
-        """Return ρ."""
         return tf.where(z <= 1, z, 2 * tf.sqrt(tf.maximum(z, 1)) - 1)
 
     def slopes(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        """Return ρ′ and zρ″."""
         slope = tf.math.rsqrt(tf.maximum(z, 1))
         return slope, tf.where(z <= 1, tf.zeros_like(z), -slope / 2)
 
@@ -68,11 +66,9 @@ class SoftL1(RobustLoss):
     """ρ = 2(√(1 + z) − 1): Huber's, smooth."""
 
     def value(self, z: Tensor) -> Tensor:
-        """Return ρ."""
         return 2 * z / (tf.sqrt(1 + z) + 1)
 
     def slopes(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        """Return ρ′ and zρ″."""
         slope = tf.math.rsqrt(1 + z)
         return slope, -slope * z / (1 + z) / 2
 
@@ -81,11 +77,9 @@ class Cauchy(RobustLoss):
     """ρ = ln(1 + z)."""
 
     def value(self, z: Tensor) -> Tensor:
-        """Return ρ."""
         return tf.math.log1p(z)
 
     def slopes(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        """Return ρ′ and zρ″."""
         slope = 1 / (1 + z)
         return slope, -slope * (1 - slope)
 
@@ -94,11 +88,9 @@ class Arctan(RobustLoss):
     """ρ = arctan z: no residual costs more than π/2."""
 
     def value(self, z: Tensor) -> Tensor:
-        """Return ρ."""
         return tf.math.atan(z)
 
     def slopes(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        """Return ρ′ and zρ″."""
         slope = 1 / (1 + tf.square(z))
         return slope, -2 * tf.square(z) * tf.square(slope)
 
@@ -107,11 +99,9 @@ class Tukey(RobustLoss):
     """ρ = (1 − (1 − z)³)/3 up to 1, ⅓ beyond: Tukey's biweight, by which an outlier has no influence at all."""
 
     def value(self, z: Tensor) -> Tensor:
-        """Return ρ."""
         return (1 - (1 - tf.minimum(z, 1)) ** 3) / 3
 
     def slopes(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        """Return ρ′ and zρ″."""
         inside = 1 - tf.minimum(z, 1)
         return tf.square(inside), -2 * tf.minimum(z, 1) * inside
 
@@ -120,11 +110,9 @@ class Welsch(RobustLoss):
     """ρ = 1 − exp(−z)."""
 
     def value(self, z: Tensor) -> Tensor:
-        """Return ρ."""
         return -tf.math.expm1(-z)
 
     def slopes(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        """Return ρ′ and zρ″."""
         slope = tf.exp(-z)
         return slope, -tf.math.multiply_no_nan(z, slope)
 
@@ -133,11 +121,9 @@ class GemanMcClure(RobustLoss):
     """ρ = z/(1 + z)."""
 
     def value(self, z: Tensor) -> Tensor:
-        """Return ρ."""
         return 1 - 1 / (1 + z)
 
     def slopes(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        """Return ρ′ and zρ″."""
         part = 1 / (1 + z)
         return tf.square(part), -2 * tf.square(part) * (1 - part)
 
@@ -156,11 +142,9 @@ class FunctionLoss(RobustLoss):
         self.function = function
 
     def value(self, z: Tensor) -> Tensor:
-        """Return ρ."""
         return self._parts(z)[0]
 
     def slopes(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        """Return ρ′ and zρ″."""
         _, first, second = self._parts(z)
         return first, z * second
 
@@ -203,7 +187,6 @@ def influence(residual: Tensor, loss: Any) -> tuple:
     """Return ψ², ψ′ and ρ′ of each residual, with ψ = ρ′r and ψ′ = ρ′ + 2zρ″: r², one and one for squares.
 
     Args:
-        residual: tensor.
         loss: `RobustLoss`, or None.
     """
     if loss is None:

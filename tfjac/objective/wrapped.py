@@ -8,11 +8,7 @@ from tfjac.types import Tensor
 
 
 class WrappedObjective(Objective):
-    """The same as another `Objective`.
-
-    Args:
-        objective: `Objective`.
-    """
+    """The same as another `Objective`."""
 
     def __init__(self, objective: Objective) -> None:
         self._objective = objective
@@ -20,7 +16,6 @@ class WrappedObjective(Objective):
         self.is_shared, self.sums_squares = objective.is_shared, objective.sums_squares
 
     def values(self) -> list[Tensor]:
-        """Return what the variables hold now, as a list of tensors."""
         return self._objective.values()
 
     def position(self, values: list[Tensor]) -> Tensor:
@@ -28,15 +23,12 @@ class WrappedObjective(Objective):
         return self._objective.position(values)
 
     def magnitude(self, values: list[Tensor]) -> Tensor:
-        """Return how large `values` are, `[p]`."""
         return self._objective.magnitude(values)
 
     def slope(self, gradient: Tensor) -> Tensor:
-        """Return a gradient `[p]` as that by the values of the variables."""
         return self._objective.slope(gradient)
 
     def linearise(self, allowed: Allowed = AS_FACTORS) -> LinearModel:
-        """Return r to first order, with J as is `Allowed`."""
         return self._objective.linearise(allowed)
 
     def change_of_rows(self) -> Tensor:
@@ -44,7 +36,6 @@ class WrappedObjective(Objective):
         return self._objective.change_of_rows()
 
     def move(self, start: list[Tensor], step: Tensor) -> None:
-        """Assign `start` + `step` to the variables."""
         self._objective.move(start, step)
 
     def move_to(self, start: list[Tensor], position: Tensor) -> None:
@@ -56,5 +47,4 @@ class WrappedObjective(Objective):
         return self._objective.evaluate()
 
     def restore_unless(self, accepted: tf.Tensor, start: list[Tensor]) -> None:
-        """Assign `start` to the variables, bit for bit, unless `accepted`."""
         self._objective.restore_unless(accepted, start)

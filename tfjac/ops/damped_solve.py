@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from tfjac.ops import _factors, _library, _products
+from tfjac.ops import _factors, _library
 from tfjac.types import Tensor, TensorLike
 
 
@@ -29,7 +29,7 @@ def damped_solve(
         ValueError: if shapes that are known while tracing do not fit together.
         tf.errors.InvalidArgumentError: if shapes turn out not to fit when the op runs.
 
-    Cost: k·p³/6 multiply-adds. The native op makes one copy of one A, whatever k is; the twin of all of them.
+    Cost: k·p³/6 multiply-adds. The native op makes one copy of one A, whatever k is; twin and gradients make k.
     Differentiable with respect to all four (A taken as symmetric), any number of times; where the solution failed, the
     gradient is zero.
     """
@@ -75,77 +75,54 @@ def _fit_many(matrix, rhs, scaling, damping):
 
 def twin(matrix, rhs, scaling, damping):
     """Compute `damped_solve` in plain TensorFlow."""
+    rhs, scaling = tf.unstack(tf.stack([rhs, scaling]), num=2)  # open sizes must agree: nothing broadcasts
     if matrix.shape.rank == 3:
-        rhs, scaling = tf.unstack(tf.stack([rhs, scaling]), num=2)  # open sizes must agree: nothing broadcasts
-        return _solve_many(matrix, rhs, scaling, tf.reshape(damping, _factors.axes(rhs)[:1]))
+        return _solve(matrix, rhs, scaling, tf.reshape(damping, _factors.axes(rhs)[:1]))
     if damping.shape.rank is None:
         tf.debugging.assert_rank_in(damping, (0, 1), "`damping` must be [] or [k]")
-    rhs, scaling = tf.unstack(tf.stack([rhs, scaling]), num=2)
-    (p,) = _factors.axes(rhs)
     several = tf.reshape(damping, [-1])
-    solution, success = _solve(matrix, tf.tile(rhs[None], [_factors.axes(several)[0], 1]), scaling, several)
+    solution, success = _solve(*_for_each(several, matrix, rhs, scaling), several)
     shape = tf.shape(damping)
-    return tf.reshape(solution, tf.concat([shape, [p]], axis=0)), tf.reshape(success, shape)
+    return tf.reshape(solution, tf.concat([shape, _factors.axes(rhs)], axis=0)), tf.reshape(success, shape)
 
 
-@tf.custom_gradient
-def _solve_many(matrix, rhs, scaling, damping):
-    """Solve k systems, with the gradient of the native op."""
-    solution, success = _solve_one(tf.linalg.band_part(matrix, -1, 0), rhs, scaling, damping[:, None])
-
-    def gradient(to_solution, _):
-        return _pull_back_many(scaling, damping, solution, success, *_solve_many(matrix, to_solution, scaling, damping))
-
-    return (solution, success), gradient
+def _for_each(damping, *tensors):
+    """Repeat tensors for each of `damping[k]`."""
+    return [tf.broadcast_to(tensor, [*_factors.axes(damping), *_factors.axes(tensor)]) for tensor in tensors]
 
 
-@tf.custom_gradient
 def _solve(matrix, rhs, scaling, damping):
-    """Solve for `rhs[k,p]` and `damping[k]`, pair by pair; with the gradient of the native op, not that of its steps.
+    """Solve k systems, with the gradient of the native op, not that of its steps.
 
     TensorFlow's own gradient of a factorisation that failed is NaN, also where nothing depends on it.
     """
-    lower = tf.linalg.band_part(matrix, -1, 0)
-    solution, success = _for_each_pair(lambda b, one: _solve_one(lower, b, scaling, one), rhs, damping)
-
-    def gradient(to_solution, _):
-        again, known = _solve(matrix, to_solution, scaling, damping)
-        return _pull_back(scaling, damping, solution, success, again, known)
-
-    return (solution, success), gradient
-
-
-def _solve_one(lower, rhs, scaling, damping):
-    diagonal = tf.linalg.diag_part(lower) + damping * scaling
-    damped = tf.linalg.set_diag(lower, diagonal)
-    factor = tf.linalg.cholesky(damped)  # reads the lower triangle; NaN where it fails
-    solution = tf.linalg.cholesky_solve(factor, rhs[..., None])[..., 0]
+    lower = tf.stop_gradient(tf.linalg.band_part(matrix, -1, 0))
+    diagonal = tf.stop_gradient(tf.linalg.diag_part(lower) + damping[:, None] * scaling)
+    factor = tf.linalg.cholesky(tf.linalg.set_diag(lower, diagonal))  # reads the lower triangle; NaN where it fails
+    solution = tf.linalg.cholesky_solve(factor, tf.stop_gradient(rhs)[..., None])[..., 0]
     # An infinite entry can leave a finite solution behind it, so what goes in is looked at as well.
     success = _all_finite(lower, [-2, -1]) & _all_finite(diagonal) & _all_finite(rhs) & _all_finite(solution)
-    return tf.where(success[..., None], solution, tf.zeros_like(solution)), success
+    solution = tf.where(success[:, None], solution, tf.zeros_like(solution))
+    return _differentiable(matrix, rhs, scaling, damping, solution, success), success
+
+
+def _differentiable(matrix, rhs, scaling, damping, solution, success):
+    """Give `solution`, a constant, with its derivatives, which are made of what this gives in their turn."""
+
+    @tf.custom_gradient
+    def solved(matrix, rhs, scaling, damping):
+        def gradient(cotangent):
+            again = _solve(matrix, cotangent, scaling, damping)
+            x = _differentiable(matrix, rhs, scaling, damping, solution, success)
+            return _pull_back(scaling, damping, x, success, *again)
+
+        return tf.identity(solution), gradient
+
+    return solved(matrix, rhs, scaling, damping)
 
 
 def _all_finite(x, axes=-1):
     return tf.reduce_all(tf.math.is_finite(x), axes)
-
-
-def _for_each_pair(solve, rhs, damping):
-    """Call `solve(rhs[j], damping[j])` for every j; solutions `[k,p]` and successes `[k]`, also for no j at all."""
-    if damping.shape[0] == 1:
-        solution, success = solve(rhs[0], damping[0])
-        return solution[None], success[None]
-    start = tf.zeros_like(rhs), tf.zeros_like(damping, tf.bool)
-    if damping.shape[0] == 0:
-        return start
-
-    (k,) = _factors.axes(damping)
-
-    def step(j, solutions, successes):
-        solution, success = solve(rhs[j], damping[j])
-        here = tf.range(k) == j
-        return j + 1, tf.where(here[:, None], solution, solutions), tf.where(here, success, successes)
-
-    return tf.while_loop(lambda j, *_: j < k, step, (0, *start), maximum_iterations=k)[1:]
 
 
 @_library.register_gradient("TfjacDampedSolve")
@@ -154,44 +131,26 @@ def _gradient(op, to_solution, _):
     solution, success = op.outputs
     if matrix.shape.rank == 3:
         again = damped_solve(matrix, to_solution, scaling, damping)
-        return _pull_back_many(scaling, damping, solution, success, *again)
-    (p,) = _factors.axes(scaling)
+        return _pull_back(scaling, damping, solution, success, *again)
     several = tf.reshape(damping, [-1])
-    (k,) = _factors.axes(several)
-    again, known = _for_each_pair(
-        lambda b, one: damped_solve(matrix, b, scaling, one), tf.reshape(to_solution, [k, p]), several
-    )
-    to_matrix, to_rhs, to_scaling, to_damping = _pull_back(
-        scaling, several, tf.reshape(solution, [k, p]), tf.reshape(success, [k]), again, known
-    )
-    return to_matrix, tf.reduce_sum(to_rhs, 0), to_scaling, tf.reshape(to_damping, tf.shape(damping))
-
-
-def _pull_back_many(scaling, damping, solution, success, again, known):
-    """As `_pull_back`, for k systems: cotangents `[k,p,p]`, `[k,p]`, `[k,p]` and `[k]`."""
-    w = _known(again, known, success)
-    product = -w[:, :, None] * solution[:, None]
-    to_matrix = (product + tf.linalg.matrix_transpose(product)) / 2
-    return to_matrix, w, -damping[:, None] * w * solution, -tf.reduce_sum(w * solution * scaling, axis=1)
+    matrices, scalings = _for_each(several, matrix, scaling)
+    solutions, cotangents = (tf.reshape(each, _factors.axes(scalings)) for each in (solution, to_solution))
+    again = damped_solve(matrices, cotangents, scalings, several)
+    *sums, to_damping = _pull_back(scalings, several, solutions, tf.reshape(success, [-1]), *again)
+    return *(tf.reduce_sum(each, 0) for each in sums), tf.reshape(to_damping, tf.shape(damping))
 
 
 def _pull_back(scaling, damping, solution, success, again, known):
-    """With M = A + λ diag(s) and w = M⁻¹ x̄:  b̄ = w,  M̄ = -w xᵀ, summed over λ but for b̄ and λ̄.
+    """With M = A + λ diag(s) and w = M⁻¹ x̄:  b̄ = w,  M̄ = -w xᵀ.
 
     Args:
-        scaling: s, `[p]`.
+        scaling: s, `[k,p]`.
         damping: λ, `[k]`.
         solution, success: x and whether it is one, `[k,p]` and `[k]`.
         again, known: w, and whether that is one: not where the cotangent x̄ is not finite.
     """
-    w = _known(again, known, success)
-    product = -_products.matmul(w, solution, transpose_a=True)
-    to_matrix = (product + tf.transpose(product)) / 2
-    to_scaling = -tf.reduce_sum(damping[:, None] * w * solution, axis=0)
-    return to_matrix, w, to_scaling, -tf.reduce_sum(w * solution * scaling, axis=1)
-
-
-def _known(again, known, success):
-    """w, NaN where it is not known, zero where there was no solution."""
-    w = tf.where(known[:, None], again, tf.constant(float("nan"), again.dtype))
-    return tf.where(success[:, None], w, tf.zeros_like(w))
+    w = tf.where(known[:, None], again, tf.constant(float("nan"), again.dtype))  # NaN where it is not known
+    w = tf.where(success[:, None], w, tf.zeros_like(w))
+    product = -w[:, :, None] * solution[:, None]
+    to_matrix = (product + tf.linalg.matrix_transpose(product)) / 2
+    return to_matrix, w, -damping[:, None] * w * solution, -tf.reduce_sum(w * solution * scaling, axis=1)

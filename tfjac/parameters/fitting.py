@@ -82,7 +82,6 @@ def _of_many(options, n_starts):
 
 
 def of_curve(parameters, f, xdata, ydata, options):
-    """Return the `Problem` of a curve."""
     layout = parameters.layout()
     curve = curve_of(f, layout)
     given = _conditions(layout) | options
@@ -124,7 +123,6 @@ def fit_residuals(
 
 
 def of_residuals(parameters, residuals, args, absolute_sigma, measurements, options):
-    """Return the `Problem` of residuals."""
     layout = parameters.layout()
     function = residuals_of(residuals, layout)
     given = _conditions(layout) | options

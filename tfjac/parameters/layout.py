@@ -42,7 +42,6 @@ class Layout(NamedTuple):
 
     @classmethod
     def of(cls, parameters: Mapping[str, Any], ties: Sequence) -> "Layout":
-        """Return the layout of a dict of `Parameter`, with their ties."""
         plain = {name: each for name, each in parameters.items() if each.expr is None}
         read = {other for each in parameters.values() if each.expr is not None for other in names_in(each.expr)}
         priors = [each.prior or (0.0, np.inf) for each in plain.values()]

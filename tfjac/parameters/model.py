@@ -326,7 +326,6 @@ class CompositeModel(BaseModel):
         return self._is_sum() and all(part.can_guess for part in self.parts())
 
     def parts(self) -> list[Model]:
-        """Return the models that it is made of."""
         return [*self.left.parts(), *self.right.parts()]
 
     def _parameters(self):

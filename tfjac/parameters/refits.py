@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfjac.objective.complex_parts import parts_of
+from tfjac.objective.deviations import parts_of
 from tfjac.objective.robust import get_losses, losses_of
 from tfjac.optimizers import least_squares
 from tfjac.parameters.layout import Layout

@@ -1,7 +1,6 @@
 """Which factor an example's gradient gets, from its norm, so that no example adds more than a bound to the sum."""
 
 import abc
-import inspect
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
@@ -9,25 +8,16 @@ from typing import Any, TypeAlias
 import keras
 import tensorflow as tf
 
-from tfjac.arguments import positive
+from tfjac.arguments import Configured, positive
 from tfjac.jacobians.norms import clipping_factors
-from tfjac.types import Config, Tensor, TensorLike, Variable
+from tfjac.types import Tensor, TensorLike, Variable
 
 ClipNorm: TypeAlias = float | dict[str, float]
 Release: TypeAlias = Callable[[Tensor, float], Tensor]
 
 
-class Clipping(abc.ABC):
+class Clipping(Configured, abc.ABC):
     """A rule for the factors. With every rule the sum of the scaled gradients has the sensitivity `bound()`."""
-
-    def get_config(self) -> Config:
-        """Return the arguments of the constructor, for saved models."""
-        return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
-
-    @classmethod
-    def from_config(cls, config: Config) -> "Clipping":
-        """Rebuild from `get_config()`."""
-        return cls(**config)
 
     def build(self, add_variable: Callable[..., Any], clip_norm: ClipNorm, variables: Sequence[Variable]) -> None:
         """Be told the clip norm C and the variables that are trained, and create the variables that the rule needs."""
@@ -49,9 +39,7 @@ class Clipping(abc.ABC):
         """Return σ for the sum of gradients, so that all that a step publishes costs what `noise_multiplier` says."""
         return noise_multiplier
 
-    def update(  # noqa: B027  most adapt nothing
-        self, norms: Tensor, release: Release, batch_size: float | None, ends_step: TensorLike
-    ) -> None:
+    def update(self, norms: Tensor, release: Release, batch_size: float | None, ends_step: TensorLike) -> None:
         """Adapt the bound after a step.
 
         Args:
@@ -116,7 +104,6 @@ class AdaptiveClipping(FixedClipping):
         self._variable, self._balance = add_variable("clip_norm", clip_norm), add_variable("balance", 0.0)
 
     def bound(self) -> TensorLike:
-        """Return C as it is now."""
         return tf.convert_to_tensor(self._variable)
 
     def _count_noise(self, batch_size):

@@ -7,20 +7,20 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tfjac.arguments import positive, resolve
+from tfjac.arguments import Configured, positive, resolve
 from tfjac.linear.contracts import LinearModel
 from tfjac.linear.solvers import Solver
 from tfjac.steps.damping.base import Proposal
 from tfjac.steps.damping.scaling import scaled_norm
 from tfjac.steps.objective import Objective
-from tfjac.types import Config, Function, Tensor
+from tfjac.types import Function, Tensor
 
 ROUNDINGS = 32
 """Rounding errors of a residual, and of its change, that its second derivative must exceed."""
 
 
 @keras.saving.register_keras_serializable("tfjac")
-class GeodesicAcceleration:
+class GeodesicAcceleration(Configured):
     """Follows the curve of the model rather than its tangent, where residuals are bent: the step v + ½a,
 
         (JᵀJ + λD + Λ) v = −g,    (JᵀJ + λD + Λ) a = −Jᵀ d²r(w + t·v)/dt²
@@ -73,15 +73,6 @@ class GeodesicAcceleration:
         short = solved & (2 * scaled_norm(bend, scaling) <= self.limit * proposal.length)
         return tf.where(short, bend, tf.zeros_like(bend))
 
-    def get_config(self) -> Config:
-        """Return the arguments of the constructor."""
-        return {"limit": self.limit, "difference": self.difference}
-
-    @classmethod
-    def from_config(cls, config: Config) -> "GeodesicAcceleration":
-        """Rebuild from `get_config()`."""
-        return cls(**config)
-
 
 @keras.saving.register_keras_serializable("tfjac")
 class AutoAcceleration(GeodesicAcceleration):
@@ -108,10 +99,6 @@ class AutoAcceleration(GeodesicAcceleration):
             return False
         suits = self.wide or model.num_rows >= model.num_parameters
         return suits if suits is False or self._where is None else self._where & suits
-
-    def get_config(self) -> Config:
-        """Return the arguments of the constructor."""
-        return {**super().get_config(), "wide": self.wide}
 
 
 def get_acceleration(acceleration: Any) -> GeodesicAcceleration | None:

@@ -95,7 +95,6 @@ def falls_beside(place: Beside, cost_at: Function) -> Tensor:
     """Return whether F falls nearby, `[n]`.
 
     Args:
-        place: a `Beside`.
         cost_at: function from a change of the parameters, `[n, p]`, to F there, `[n]`.
     """
     trials, asked = _Trials(place), arrays.reduce_any(place.asked, axis=1)

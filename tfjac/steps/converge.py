@@ -115,7 +115,6 @@ def standing_of(
 
     Args:
         report: the `Report` of a step that is proposed; of one that was taken, it says where that started.
-        limits: `Tolerances`.
         first_cost: scalar, see `first_cost_by`.
         is_long: scalar bool, see `Stretch`.
     """
@@ -142,9 +141,7 @@ def status_after(report: Report, standing: Tensor, limits: Tolerances) -> Tensor
     Where all attempts failed, a promise is judged as it is, however damped, and a gradient whatever was promised.
 
     Args:
-        report: a `Report`.
         standing: the `standing_of` the point where it started.
-        limits: `Tolerances`.
     """
     stuck = arrays.equal(report.status, int(Status.REJECTED)) | arrays.equal(report.status, int(Status.STALLED))
     stuck &= report.attempts > 0
@@ -203,7 +200,6 @@ def outcome_after(outcome: Outcome, running: Tensor, report: Report, status: Ten
     Args:
         outcome: the `Outcome` before.
         running: scalar bool, whether there was no reason to stop before.
-        report: a `Report`.
         status: the `Status` that follows from it.
         stepped: scalar bool, whether a step was tried.
     """

@@ -54,7 +54,6 @@ class Surroundings:
     """The cost around the point where the variables of one problem are; they come back there.
 
     Args:
-        objective: an `Objective`.
         box: a `Box` that the variables stay in, or None.
         equality: an `Equality` that they fulfil, or None.
         moved, reach: `[p]`, what `Coordinates.travelled` says of the way from where they started.
@@ -115,7 +114,6 @@ def vanished_at_minimum(place: Place, cost_at: Function, limits: Tolerances) -> 
     Args:
         place: a `Place`, where no step lowered the cost.
         cost_at: function from a change of the parameters, `[n, p]`, to F there, `[n]`.
-        limits: `Tolerances`.
     """
     norms, norm = tf.sqrt(tf.linalg.diag_part(place.gram)), tf.sqrt(2 * tf.abs(place.cost))[:, None]
     small = place.free & (norms * place.reach <= np.sqrt(limits.gradient) * norm)
@@ -146,7 +144,6 @@ class _Sides:
     """The cost on both sides of each of n places.
 
     Args:
-        place: a `Place`.
         cost_at: as of `vanished_at_minimum`.
         looked: `[n, p]`, bool: the parameters that move, 64 at most in each problem.
 

@@ -15,7 +15,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tfjac.types import Array, Config
+from tfjac.arguments import Configured
+from tfjac.types import Array
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,7 +42,7 @@ class Probe:
     rounded: Callable
 
 
-class Estimator(abc.ABC):
+class Estimator(Configured, abc.ABC):
     """How the Jacobian of a function is found from evaluations."""
 
     has_directions = False
@@ -58,15 +59,6 @@ class Estimator(abc.ABC):
     def fresh(self) -> "Estimator":
         """Return an estimator like this one without what it has learned: one for each function that it serves."""
         return type(self).from_config(self.get_config())
-
-    @abc.abstractmethod
-    def get_config(self) -> Config:
-        """Return the arguments of the constructor."""
-
-    @classmethod
-    def from_config(cls, config: Config) -> "Estimator":
-        """Rebuild from `get_config()`."""
-        return cls(**config)
 
 
 def steps(probe, relative, typical):

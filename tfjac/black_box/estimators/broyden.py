@@ -70,10 +70,8 @@ class Broyden(Estimator):
         self._updates += 1
 
     def get_config(self) -> Config:
-        """Return the arguments of the constructor."""
         return {"restart": self.restart, "start": keras.saving.serialize_keras_object(self.start)}
 
     @classmethod
     def from_config(cls, config: Config) -> "Broyden":
-        """Rebuild from `get_config()`."""
         return cls(config["restart"], keras.saving.deserialize_keras_object(config["start"]))

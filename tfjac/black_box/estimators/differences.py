@@ -4,7 +4,7 @@ import keras
 import numpy as np
 
 from tfjac.black_box.estimators.base import Estimator, Probe, checked_sizes, checked_step, steps
-from tfjac.types import Array, ArrayLike, Config
+from tfjac.types import Array, ArrayLike
 
 
 @keras.saving.register_keras_serializable("tfjac")
@@ -31,10 +31,6 @@ class CentralDifferences(Estimator):
         distance = np.diagonal(ahead - behind, axis1=1, axis2=2)
         return (results[:, :k] - results[:, k:]) / _nonzero(distance)[:, :, None], None
 
-    def get_config(self) -> Config:
-        """Return the arguments of the constructor."""
-        return {"step": self.step, "typical": self.typical}
-
 
 @keras.saving.register_keras_serializable("tfjac")
 class OneSidedDifferences(Estimator):
@@ -56,10 +52,6 @@ class OneSidedDifferences(Estimator):
         ahead = probe.rounded(_along_each(probe.points, h))
         distance = np.diagonal(ahead, axis1=1, axis2=2) - probe.points
         return (probe.evaluate(ahead) - probe.values[:, None]) / _nonzero(distance)[:, :, None], None
-
-    def get_config(self) -> Config:
-        """Return the arguments of the constructor."""
-        return {"step": self.step, "typical": self.typical}
 
 
 def _along_each(points, h):

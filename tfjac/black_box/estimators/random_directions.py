@@ -6,7 +6,7 @@ import keras
 import numpy as np
 
 from tfjac.black_box.estimators.base import Estimator, Probe, as_sizes, checked_sizes, checked_step
-from tfjac.types import Array, ArrayLike, Config
+from tfjac.types import Array, ArrayLike
 
 
 class RandomDirections(Estimator):
@@ -50,7 +50,6 @@ class RandomDirections(Estimator):
         return changes / (2 * self.probes), directions / s
 
     def number_of_probes(self, size: int | None) -> int:
-        """Return k."""
         return self.probes
 
 
@@ -79,10 +78,6 @@ class SPSA(RandomDirections):
 
     def _length(self, probe):
         return probe.resolution ** (1 / 3) if self.step is None else self.step
-
-    def get_config(self) -> Config:
-        """Return the arguments of the constructor."""
-        return {"probes": self.probes, "step": self.step, "seed": self.seed, "typical": self.typical}
 
 
 @keras.saving.register_keras_serializable("tfjac")
@@ -113,7 +108,3 @@ class EvolutionStrategies(RandomDirections):
 
     def _length(self, probe):
         return self.sigma
-
-    def get_config(self) -> Config:
-        """Return the arguments of the constructor."""
-        return {"probes": self.probes, "sigma": self.sigma, "seed": self.seed, "typical": self.typical}

@@ -37,7 +37,6 @@ class FitObjective:
     """F = ½‖r‖² of n fits, or that of robust losses, as a function of their parameters `[n, p]` and their data.
 
     Args:
-        placed: `PlacedResiduals`.
         losses: what `get_losses` returned.
         jit_compile: whether to compile residuals and Jacobians with XLA.
     """

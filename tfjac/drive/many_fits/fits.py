@@ -134,10 +134,7 @@ def attempt(fits: Fits, linearise: Function, method: Method, limits: Tolerances,
     """Return the fits after one more attempt of each that is running.
 
     Args:
-        fits: `Fits`.
         linearise: function from `values`, `data`, `unit` and `fresh` to a `Linearised` and the unit.
-        method: a `Method`.
-        limits: `Tolerances`.
         max_steps: scalar int32.
     """
     here, free = _free(fits)

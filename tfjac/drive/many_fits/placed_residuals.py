@@ -14,7 +14,6 @@ class PlacedResiduals:
 
     Args:
         traced: `TracedResiduals`, of values and data, or of data alone where they read the variables.
-        columns: `FitColumns`.
         is_given_values: which of the two.
         own: for each datum whether it has a row for each fit, rather than being shared; those left out are shared.
         constants: list of tensors of the graph that was traced, for which the last data stand.
@@ -56,7 +55,6 @@ class PlacedResiduals:
 
         Args:
             data: list of tensors like `data_specs`, but perhaps of other shapes and dtypes.
-            count: integer.
         """
         triples = zip([*data, *self.fixed], self.data_specs, self.own)
         return all(

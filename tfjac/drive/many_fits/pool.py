@@ -68,8 +68,6 @@ class Pool:
     """Fits to be minimised.
 
     Args:
-        objective: `FitObjective`.
-        data: `FitData`.
         values: `[B, p]`, where fits start; B may be open where `shrinks`.
         box: a `Box` of `[B, p]`, or an empty tuple.
         shrinks: whether the number of fits under way may change.
@@ -87,8 +85,6 @@ class Pool:
 
         Args:
             at_once: how many of them are under way, an integer or a scalar tensor.
-            method: a `Method`.
-            limits: `Tolerances`.
             max_steps: scalar int32.
         """
         names, index = method.damping.state_names, tf.range(at_once)
@@ -176,7 +172,6 @@ def _of_any_rows(tensor: Tensor) -> tf.TensorShape:
 
 
 def _outcomes_of(fits: Fits) -> Found:
-    """Return what fits have come to."""
     outcome = fits.outcome._replace(cost=fits.here.cost, gradient_norm=fits.gradient_norm)
     return Found(fits.values, outcome.in_units(fits.unit), fits.shares)
 

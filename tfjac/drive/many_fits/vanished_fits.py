@@ -19,7 +19,6 @@ def are_asked(found: Found, start: Tensor, box: Box | tuple[()]) -> Tensor:
     """Return which of what fits `Found` are to be looked at again, `[B]`, bool; see `VanishedFits`.
 
     Args:
-        found: a `Found`.
         start: `[B, p]`, where they began.
         box: a `Box` of `[B, p]`, or an empty tuple.
     """
@@ -32,8 +31,6 @@ class VanishedFits:
     """Fits that have ended, and what it takes to look at some of them again.
 
     Args:
-        objective: `FitObjective`.
-        data: `FitData`.
         start: `[B, p]`, where they began.
         box: a `Box` of `[B, p]`, or an empty tuple.
         in_turn: whether residuals can be evaluated for some of the fits.
@@ -50,9 +47,7 @@ class VanishedFits:
         Those that have converged where the cost falls beside them are at no minimum.
 
         Args:
-            found: a `Found`.
             at_once: how many fits are looked at at once, an integer or a scalar tensor; all, if not `in_turn`.
-            limits: `Tolerances`.
         """
         stalled, count = tf.equal(found.outcome.status, int(Status.STALLED)), tf.shape(found.values)[0]
         asked = are_asked(found, self._start, self._box)
@@ -88,7 +83,6 @@ class VanishedFits:
         Args:
             found: a `Found`; index: `[n]`, of the fits.
             asked: `[n]`, bool: which are asked about, the first of those that have `stalled`, the second of others.
-            limits: `Tolerances`.
         """
         values, start = tf.gather(found.values, index), tf.gather(self._start, index)
         data, one = self._data.among_shared(self._data.rows(index)), tf.ones_like(values[:, 0])

@@ -2,5 +2,3 @@
 
 from tfjac.drive.replicas.gathering import check_strategy, has_replicas, on_all_replicas, total
 from tfjac.drive.replicas.replicated_objective import joined
-
-__all__ = ["check_strategy", "has_replicas", "joined", "on_all_replicas", "total"]

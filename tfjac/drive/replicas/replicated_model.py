@@ -1,6 +1,8 @@
 """The linearisation of residuals that are spread over replicas: their rows stand below one another."""
 
+import abc
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import tensorflow as tf
 
@@ -12,7 +14,27 @@ from tfjac.linear.prior import total
 from tfjac.types import Tensor
 
 
-class ReplicatedLinearisation(Linearisation):
+class SummedModels(abc.ABC):
+    """The part of a `Linearisation` that is a sum over several places, each of which has its own rows."""
+
+    @abc.abstractmethod
+    def _sum(self, compute: Callable) -> Any:
+        """Return the sum of `compute(model)` over the models of all places, a tensor or a tuple of them."""
+
+    def gradient(self) -> Tensor:
+        return self._sum(lambda model: model.gradient())
+
+    def gram_and_gradient(self) -> tuple[Tensor, Tensor]:
+        return self._sum(lambda model: model.gram_and_gradient())
+
+    def curvature(self, vector: Tensor) -> Tensor:
+        return self._sum(lambda model: model.curvature(vector))
+
+    def quadratic(self, step: Tensor) -> Tensor:
+        return self._sum(lambda model: model.quadratic(step))
+
+
+class ReplicatedLinearisation(SummedModels, Linearisation):
     """The sum of the quadratic models of the replicas.
 
     Each replica contracts its own rows on its own device. From there go the p² numbers of JᵀJ and the p of g, or the p
@@ -20,7 +42,6 @@ class ReplicatedLinearisation(Linearisation):
 
     Args:
         parts: list of the `Linearisation` of each replica.
-        replicas: list of `Replica`.
     """
 
     def __init__(self, parts: list[LinearModel], replicas: list[Replica]) -> None:
@@ -29,29 +50,13 @@ class ReplicatedLinearisation(Linearisation):
         super().__init__(jacobian, jacobian.stack([part.residual for part in parts]), total([p.prior for p in parts]))
 
     def cast(self, dtype: tf.DType) -> "ReplicatedLinearisation":
-        """Return the same in another dtype."""
         return ReplicatedLinearisation(self._on_each(lambda part: part.cast(dtype)), self._replicas)
 
     def in_units(self, units: Units) -> "ReplicatedLinearisation":
-        """Return the same in `Units`."""
         return ReplicatedLinearisation(self._on_each(lambda part: part.in_units(units)), self._replicas)
 
-    def gradient(self) -> Tensor:
-        """Return g, `[p]`."""
-        return tf.add_n(self._on_each(lambda part: part.gradient()))
-
-    def gram_and_gradient(self) -> tuple[Tensor, Tensor]:
-        """Return JᵀJ `[p, p]` and g `[p]`."""
-        grams, gradients = zip(*self._on_each(lambda part: part.gram_and_gradient()))
-        return tf.add_n(grams), tf.add_n(gradients)
-
-    def curvature(self, vector: Tensor) -> Tensor:
-        """Return JᵀJ v, `[p]`."""
-        return tf.add_n(self._on_each(lambda part: part.curvature(vector)))
-
-    def quadratic(self, step: Tensor) -> Tensor:
-        """Return pᵀ(JᵀJ + Λ)p, a scalar."""
-        return tf.add_n(self._on_each(lambda part: part.quadratic(step)))
+    def _sum(self, compute: Callable) -> Any:
+        return tf.nest.map_structure(lambda *parts: tf.add_n(parts), *self._on_each(compute))
 
     def _on_each(self, compute: Callable) -> list:
         return on_each(self._replicas, compute, self._parts)
@@ -62,7 +67,6 @@ class _AllRows(StackedJacobian):
 
     Args:
         parts: list of the `StackedJacobian` of each replica.
-        replicas: list of `Replica`.
     """
 
     def __init__(self, parts: list[JacobianRows], replicas: list[Replica]) -> None:
@@ -73,7 +77,6 @@ class _AllRows(StackedJacobian):
         self._places = [replica for part, replica in zip(parts, replicas) for _ in part.operators]
 
     def cast(self, dtype: tf.DType) -> "_AllRows":
-        """Return the same in another dtype."""
         return _AllRows(on_each(self._replicas, lambda part: part.cast(dtype), self._parts), self._replicas)
 
     def factors(self) -> list:

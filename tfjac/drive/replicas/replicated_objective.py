@@ -19,7 +19,6 @@ def joined(replicas: list[Replica], make: Callable, variables: Sequence[Variable
     """Return the `Objective` that the problems of a list of `Replica` add up to.
 
     Args:
-        replicas: list of `Replica`.
         make: function from the tensors of a replica and its copies of the variables to its `Objective`.
         variables: list of the variables of which the replicas have copies.
     """
@@ -56,7 +55,6 @@ class ReplicatedObjective(LocalObjective):
 
     Args:
         objectives: list of the `Objective` of each replica.
-        replicas: list of `Replica`.
         variables: list of the variables of which the replicas have copies.
     """
 
@@ -77,7 +75,6 @@ class ReplicatedObjective(LocalObjective):
         return ReplicatedObjective(self._on_each(change), self._replicas, self.variables)
 
     def values(self) -> list[Tensor]:
-        """Return what the variables hold now, as a list of tensors."""
         return self._objectives[0].values()
 
     def linearise(self, allowed: Allowed = AS_FACTORS) -> LinearModel:
@@ -98,11 +95,9 @@ class ReplicatedObjective(LocalObjective):
         return self._objectives[0].linear_variables()
 
     def change_of_rows(self) -> Tensor:
-        """Return how much more the tensors of all rows are now, `[rows]`."""
         return tf.concat(self._on_each(lambda objective: objective.change_of_rows()), axis=0)
 
     def evaluate(self) -> Tensor:
-        """Return F at what the variables hold at this point of the program."""
         return tf.add_n(self._on_each(lambda objective: objective.evaluate()))
 
     def write(self, values: list[Tensor]) -> None:

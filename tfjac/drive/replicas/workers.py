@@ -3,11 +3,12 @@
 What workers decide by are sums, of which all have the same bits, so that their loops end together.
 """
 
-from collections.abc import Sequence
-from typing import NoReturn
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
 
 import tensorflow as tf
 
+from tfjac.drive.replicas.replicated_model import SummedModels
 from tfjac.graph import sum_over_workers
 from tfjac.linear.contracts import AS_FACTORS, Allowed, JacobianRows, LinearModel
 from tfjac.linear.model import Linearisation
@@ -34,7 +35,6 @@ class WorkersObjective(LocalObjective):
         self._own, self.sums_squares = own, own.sums_squares
 
     def values(self) -> list[Tensor]:
-        """Return what the variables hold now, as a list of tensors."""
         return self._own.values()
 
     def linearise(self, allowed: Allowed = AS_FACTORS) -> LinearModel:
@@ -46,7 +46,6 @@ class WorkersObjective(LocalObjective):
         return self._own.change_of_rows()
 
     def evaluate(self) -> Tensor:
-        """Return F at what the variables hold at this point of the program."""
         return _total(self._own.evaluate())
 
     def write(self, values: list[Tensor]) -> None:
@@ -54,7 +53,7 @@ class WorkersObjective(LocalObjective):
         self._own.write(values)
 
 
-class _SharedLinearisation(Linearisation):
+class _SharedLinearisation(SummedModels, Linearisation):
     """The sum of the quadratic models of all workers, with the rows of this one."""
 
     is_shared = True
@@ -64,24 +63,11 @@ class _SharedLinearisation(Linearisation):
         self._own = own
 
     def cast(self, dtype: tf.DType) -> "_SharedLinearisation":
-        """Return the same in another dtype."""
         return _SharedLinearisation(self._own.cast(dtype))
 
-    def gradient(self) -> Tensor:
-        """Return g, `[p]`."""
-        return _total(self._own.gradient())
-
-    def gram_and_gradient(self) -> tuple[Tensor, Tensor]:
-        """Return JᵀJ `[p, p]` and g `[p]`."""
-        return sum_over_workers(self._own.gram_and_gradient())
-
-    def curvature(self, vector: Tensor) -> Tensor:
-        """Return JᵀJ v, `[p]`."""
-        return _total(self._own.curvature(vector))
-
-    def quadratic(self, step: Tensor) -> Tensor:
-        """Return pᵀ(JᵀJ + Λ)p, a scalar."""
-        return _total(self._own.quadratic(step))
+    def _sum(self, compute: Callable) -> Any:
+        part = compute(self._own)
+        return tf.nest.pack_sequence_as(part, sum_over_workers(tf.nest.flatten(part)))
 
 
 class _SharedRows(JacobianRows):

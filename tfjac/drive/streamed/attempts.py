@@ -29,7 +29,6 @@ class Start(NamedTuple):
     cost: tf.Tensor
 
     def system_and_point(self, state: State, method: Method) -> tuple[System, Point]:
-        """Return the `System` and the `Point`."""
         system, prior = self.equations.system(self.position.dtype)
         given = self.position, self.cost, system.gradient, system.diagonal, state, method
         return system, attempt.point_at(*given, prior=prior)

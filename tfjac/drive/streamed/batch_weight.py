@@ -128,7 +128,6 @@ class _Reading:
         return tensor.dtype == tf.bool and tensor.shape.rank == 0 and not self._trained.reaches(tensor)
 
     def share(self) -> "BatchWeight":
-        """Return the `BatchWeight`."""
         parts = self._parts(self._loss)
         for part in parts:
             self._check_apart(part.values, part.factors)

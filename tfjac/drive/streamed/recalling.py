@@ -111,7 +111,6 @@ class RecallingObjective(LinearisedObjective):
 
 
 def as_computed_in(batch: LinearModel, dtype: tf.DType) -> LinearModel:
-    """Return a `LinearModel` in a dtype."""
     return batch if batch.dtype == dtype else batch.cast(dtype)
 
 

@@ -48,7 +48,6 @@ class Equations(NamedTuple):
         return Equations(*[variable.value.value() for variable in self])
 
     def assign(self, equations: "Equations") -> None:
-        """Assign tensors to the variables."""
         for variable, tensor in zip(self, equations):
             variable.value.assign(tensor)
 

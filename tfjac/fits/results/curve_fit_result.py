@@ -17,10 +17,9 @@ from tfjac.fits.results.least_squares_result import LeastSquaresResult
 from tfjac.fits.results.pictures import draw_curve
 from tfjac.graph import quiet_function
 from tfjac.jacobians import jacobian
-from tfjac.objective.complex_parts import of_parts, parts_of
 from tfjac.objective.curve import Curve, Model
 from tfjac.objective.curve_data import arrays_of
-from tfjac.objective.deviations import Deviations
+from tfjac.objective.deviations import Deviations, of_parts, parts_of
 from tfjac.steps.statuses import Status
 from tfjac.types import Array, ArrayLike, Axes, Nest, Tensor, TensorLike
 
@@ -63,7 +62,6 @@ class CurveFitResult(LeastSquaresResult):
         absolute_sigma: bool,
         full_output: bool,
     ) -> CurveFitResult:
-        """Return the result of a fit from that of the minimisation."""
         fields = {field.name: getattr(result, field.name) for field in dataclasses.fields(result)}
         fields |= {"names": tuple(names), "absolute_sigma": bool(absolute_sigma)}
         return cls(**fields, ydata=ydata, full_output=bool(full_output), _fitted=curve)

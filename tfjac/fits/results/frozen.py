@@ -23,7 +23,6 @@ class FrozenModel:
     The user's variables are left alone: variables of its own, made when it is first asked, take their values.
 
     Args:
-        residuals: `TracedResiduals`.
         losses: what `get_losses` returned.
     """
 

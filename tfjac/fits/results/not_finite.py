@@ -18,9 +18,6 @@ _MOST = 2000
 def not_finite(point: FrozenPoint) -> str:
     """Return a clause that names the op and the residual, "" where all is finite or it cannot be told.
 
-    Args:
-        point: a `FrozenPoint`.
-
     Cost: a trace of the residuals, and of the derivative of each op.
     """
     search = _Search(point.model)

@@ -30,7 +30,6 @@ class Body:
 
 
 def bodies_of(op: tf.Operation, attribute: str) -> list[Body]:
-    """Return the bodies that attribute `attribute` of `op` names, a list of `Body`."""
     bodies = []
     for graph in _private.function_bodies(op, attribute):
         graph = _knowing_variables(graph, op.inputs[len(op.inputs) - len(graph.inputs) :])

@@ -29,9 +29,6 @@ def run(op: tf.Operation, inputs: Sequence[Any], attributes: Mapping[str, Any] |
         op: the op, which gives the attributes.
         inputs: one array per input, all that belong to one type attribute of one dtype.
         attributes: a dict of attributes that are to differ from those of `op`.
-
-    Returns:
-        A list of arrays, one per output.
     """
     with tf.init_scope(), tf.device("CPU:0"):
         values = _inputs_by_name(op, [tf.convert_to_tensor(value) for value in inputs])

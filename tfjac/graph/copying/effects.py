@@ -73,7 +73,6 @@ def _acts(op: tf.Operation, used: bool, moving: bool) -> bool:
     """Return whether `op` is to run once.
 
     Args:
-        op: an operation.
         used: whether the outputs are computed from it.
         moving: whether they are, and it is computed from the variables.
     """

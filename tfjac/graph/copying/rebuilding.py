@@ -34,7 +34,6 @@ def rebuilt(
 
     Args:
         op: an op for which `is_rebuilt`.
-        inputs: list of tensors.
         copied: function `(targets, pairs) -> dict` that copies part of a body, as `transplant` does.
     """
     return _rebuilt_loop(op, inputs, copied) if is_loop(op) else _rebuilt_branches(op, inputs, copied)

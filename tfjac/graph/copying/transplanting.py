@@ -9,7 +9,6 @@ import tensorflow as tf
 from tfjac.graph import _private
 from tfjac.graph.copying import cudnn
 from tfjac.graph.copying.rebuilding import is_rebuilt, rebuilt
-from tfjac.graph.copying.told_shapes import tell_shapes
 from tfjac.graph.facts import facts_of, is_branching, is_call, is_conditional, is_constant, is_identities, is_loop
 from tfjac.graph.gradients import custom_gradients, grouped_convolution, mending
 from tfjac.graph.reading import statefulness
@@ -116,9 +115,6 @@ def transplant(targets: Sequence[Tensor], values: TensorPairs, edit: OpEdit | No
         targets: list of tensors of one graph, usually of the body of a function, loop or branch.
         values: pairs `(old, new)`: tensors of that graph at which the copy begins, and what stands for them here.
         edit: as in `copy_ops`.
-
-    Returns:
-        A dict from the `ref()` of each old tensor to the new one.
     """
     mapping = {old.ref(): new for old, new in values}
     given = set(mapping)
@@ -134,13 +130,9 @@ def place_all(graph: tf.Graph, targets: Sequence[Tensor], values: TensorPairs, e
     Assignments, prints and checks are copied in the order in which they were made.
 
     Args:
-        graph: the graph of the function.
         targets: list of its tensors.
         values: as in `transplant`.
         edit: as in `copy_ops`.
-
-    Returns:
-        A dict from the `ref()` of each old tensor to the new one.
     """
     mapping = {old.ref(): new for old, new in values}
     given, ops = set(mapping), needed_ops(graph, targets)
@@ -202,7 +194,6 @@ def copy_ops(ops: Iterable[tf.Operation], mapping: Copies, edit: OpEdit | None =
     """Copy `ops` (in topological order) into the current graph, extending `mapping` from old to new tensors.
 
     Args:
-        ops: list of operations.
         mapping: dict from the `ref()` of old tensors to the tensors that stand for them; others stand for themselves.
         edit: function `(op, inputs, copied)` that returns the outputs that stand for those of `op`; `copied()` returns
             those of a copy. It is asked inside of calls, and of loops and branches that are written again, too.
@@ -259,9 +250,6 @@ def function_run(op: tf.Operation, inputs: Sequence[Tensor]) -> tf.Graph | None:
     Args:
         op: an op of any type.
         inputs: list of tensors that it reads here.
-
-    Returns:
-        A graph, or None where there is no such function.
     """
     if is_call(op):
         return _private.function_bodies(op, "f")[0]
@@ -315,3 +303,33 @@ def _untraced_gradient(op: tf.Operation, *cotangents: Tensor | None) -> NoReturn
         "are loaded with their custom gradients, as tf.saved_model.save does unless told otherwise. "
         f"Received: op {op.name!r} of type {op.type}, whose gradient raises {custom_gradients.reason_untraced(op)}"
     )
+
+
+def tell_shapes(op: tf.Operation, copies: Sequence[Tensor]) -> None:
+    """Set the static shapes of the outputs of a copy, of which TensorFlow knows not even the rank, to those of `op`.
+
+    Such an op is a Python function, say. Of other ops the shape that a copy has is right, and that of the original may
+    be too narrow: what a shape is computed from may have been replaced. Sizes along axis 0 are told only where the
+    inputs still have theirs, as a copy may be of other examples.
+
+    Args:
+        op: the original.
+        copies: list of the outputs of its copy.
+    """
+    unknown = [
+        (old, new) for old, new in zip(op.outputs, copies) if new.shape.rank is None and old.shape.rank is not None
+    ]
+    if not unknown:
+        return
+    pairs = list(zip(op.inputs, copies[0].op.inputs))
+    may_be_shape = facts_of(op).kind != "python" and any(x.dtype.is_integer for x in op.inputs)
+    if may_be_shape or not all(_alike(old.shape, new.shape) for old, new in pairs):
+        return
+    same = all(old.shape.rank == 0 or (old.shape[0] is not None and old.shape[0] == new.shape[0]) for old, new in pairs)
+    for old, new in unknown:
+        new.set_shape(old.shape if same or not old.shape.rank else [None, *old.shape[1:]])
+
+
+def _alike(old: tf.TensorShape, new: tf.TensorShape) -> bool:
+    """Return whether both are known to have the same rank, and the same sizes but for axis 0."""
+    return old.rank is not None and old.rank == new.rank and list(old[1:]) == list(new[1:])

@@ -22,16 +22,6 @@ from tfjac.graph.reading.symbolic_sizes import SymbolicSizes
 from tfjac.graph.reading.traversal import Inherited, ancestors
 from tfjac.types import Tensor
 
-__all__ = [
-    "SHARED",
-    "ExampleAnalysis",
-    "ExampleAxis",
-    "ExamplesMix",
-    "analyse_examples",
-    "examples_mix_at",
-    "shared_values",
-]
-
 
 class ExamplesMix(ValueError):
     """Examples depend on one another, or may: `op` is where, `reason` says why. Made by `examples_mix_at`.
@@ -106,9 +96,6 @@ def analyse_examples(
             and be used whole at another. It then counts as `SHARED`; `input_axes` tell the two apart.
         as_if_apart: whether what has a row for each example may be used whole, too, as by a mean over the batch. The
             `Dependence` that is returned then leads from the sources no further than to such rows.
-
-    Returns:
-        An `ExampleAnalysis`.
 
     Raises:
         ExamplesMix: where a slice of a target depends on other slices, or where this cannot be decided.
@@ -315,7 +302,6 @@ class WantedAxes(Wanted):
             )
 
     def with_examples(self) -> list[Tensor]:
-        """List the tensors that carry the examples."""
         return [tensor.deref() for tensor, axis in self.axes.items() if axis is not SHARED]
 
     def _has_rows_of_weights(self, tensor: Tensor, axes: set[Axis]) -> bool:

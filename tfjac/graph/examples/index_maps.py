@@ -23,23 +23,26 @@ import tensorflow as tf
 from tfjac.graph.examples.example_rules import SHARED, Axis, ExampleAxis, NoRule, Wanted, known_shape, of_operand
 from tfjac.graph.facts import facts_of
 from tfjac.graph.reading.static_values import static_value
-from tfjac.graph.reading.symbolic_sizes import Size, SymbolicSizes
+from tfjac.graph.reading.symbolic_sizes import Given, Size, Sizes, SymbolicSizes
 from tfjac.types import Tensor
 
 Labels: TypeAlias = list[str | Any]
 AxisLabels: TypeAlias = tuple[Sequence[Labels | Any], Labels]
 """The labels of each operand, None for one that holds no elements, and those of the output."""
 
+ShapeOf: TypeAlias = Callable[[int], list[int | Any]]
+ValueOf: TypeAlias = Callable[[Tensor], Any]
+"""What a rule is given."""
+
 
 def axis_labels(
     op: tf.Operation,
-    shape: Callable[[int], list[int | Any]] | None = None,
-    value_of: Callable[[Tensor], Any] = static_value,
+    shape: ShapeOf | None = None,
+    value_of: ValueOf = static_value,
 ) -> AxisLabels | Any:
     """Return the labels of the operands of `op` and of its output; None where they are unknown, or it has none.
 
     Args:
-        op: the op.
         shape: function from the position of an input to its sizes; those that its graph knows if None.
         value_of: function from a tensor to its value, or None.
     """
@@ -64,9 +67,7 @@ def in_order(rank: int) -> Labels:
     return [f"axis {k}" for k in range(rank)]
 
 
-def example_axes(
-    op: tf.Operation, axis: ExampleAxis, wanted: Wanted, value_of: Callable[[Tensor], Any] = static_value
-) -> list[Axis]:
+def example_axes(op: tf.Operation, axis: ExampleAxis, wanted: Wanted, value_of: ValueOf = static_value) -> list[Axis]:
     """The fact `example_axis`: the axis of each operand that has the label of the one of the examples."""
     found = axis_labels(op, lambda k: known_shape(wanted, op.inputs[k]), value_of)
     if found is None:
@@ -107,9 +108,9 @@ def _note_sizes(op: tf.Operation, operands: Sequence[Labels | None], wanted: Wan
 def labelled_sizes(
     known: SymbolicSizes,
     output: Tensor,
-    given: Sequence[list[Size] | Any],
-    value_of: Callable[[Tensor], Any] = static_value,
-) -> Sequence[Size | None] | None:
+    given: Given,
+    value_of: ValueOf = static_value,
+) -> Sizes:
     """The fact `sizes`: those of one label are equal; where they are broadcast, 1 gives way, or either name."""
 
     def shape(k: int) -> list[int | None]:

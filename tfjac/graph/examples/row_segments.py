@@ -34,7 +34,6 @@ class SegmentAnalysis(ExampleAnalysis):
     agreements: list[tuple[tf.Operation, Tensor]]
 
     def rows_of(self, tensor: Tensor) -> Rows:
-        """Return the `Rows` of `tensor`."""
         return self.rows[tensor.ref()]
 
 
@@ -113,7 +112,6 @@ class _WantedRows(WantedAxes):
         return moved or [(axis, None if axis is SHARED else rows) for axis in self._from_rule(op, wanted)]
 
     def place(self, tensor: Tensor, rows: Rows) -> None:
-        """Note that the rows of `tensor` are `rows`."""
         known = self.rows.setdefault(tensor.ref(), rows)
         if known is not rows:
             self.rows[tensor.ref()], agree = merged(known, rows)

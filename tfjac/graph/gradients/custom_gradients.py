@@ -99,7 +99,6 @@ def is_custom(op: tf.Operation) -> bool:
 
 
 def is_closed(op: tf.Operation) -> bool:
-    """Return whether `op` is a closed copy."""
     return _name(op) == CLOSED
 
 
@@ -166,9 +165,6 @@ def close(
         values: list of tensors, the outputs of `op` here, to which no gradient passes.
         inputs: list of tensors, the inputs of `op` here.
         reads: list of tensors, what its backward captured (`captured`) here.
-
-    Returns:
-        A list of tensors like `values`.
     """
     forwards_itself = is_identities(op)
     arguments = list(inputs) if forwards_itself else [*values, *inputs]

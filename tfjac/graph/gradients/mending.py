@@ -27,7 +27,6 @@ class Differentiated(tuple[tf.Operation, ...]):
 
     @functools.cached_property
     def types(self) -> frozenset[str]:
-        """Their types."""
         return frozenset(op.type for op in self)
 
 

@@ -5,29 +5,3 @@ from tfjac.graph.nodes.selectors import LayerCall, OpType, described, is_selecto
 from tfjac.graph.nodes.table import Node, Nodes, node_of_layer, nodes_in
 from tfjac.graph.nodes.taps import is_tap, layers_tapped, mask_of, returned_by_layer, tap, taps_layers, with_mask_of
 from tfjac.graph.nodes.tracing import Traced, trace
-
-__all__ = [
-    "LayerCall",
-    "Node",
-    "Nodes",
-    "OpType",
-    "Traced",
-    "described",
-    "is_selector",
-    "is_tap",
-    "layer_call",
-    "layers_tapped",
-    "mask_of",
-    "node_of_layer",
-    "nodes_in",
-    "op_type",
-    "packed_by_selector",
-    "resolved",
-    "returned_by_layer",
-    "select",
-    "tap",
-    "taps_layers",
-    "trace",
-    "with_mask_of",
-    "with_tensors",
-]

@@ -11,7 +11,6 @@ import keras
 import tensorflow as tf
 
 from tfjac.graph import _private
-from tfjac.graph.nodes.globs import glob_pattern, is_glob
 from tfjac.graph.nodes.table import Node, Nodes
 from tfjac.graph.reading.origins import layer_scope
 from tfjac.graph.reading.variables import handle_in, is_of_keras_2, is_variable, name_of_variable
@@ -80,7 +79,6 @@ def select(nodes: Nodes, selector: Selector) -> list[Node]:
     """Return the nodes that a selector means, in order: a list that is not empty.
 
     Args:
-        nodes: `Nodes`.
         selector: a tensor of their graph; a Keras layer, `layer_call(layer, 1)`, or the symbolic output of a layer; the
             name of a tap, the path of a layer, or the name of an op, the latter two with globs, or the end of one
             after a "/"; each with `[1]` for its second call; the name of a variable, or itself, for every place where
@@ -206,7 +204,6 @@ def _results_in(nodes: Nodes, within: Iterable[tuple[Node, str]]) -> list[Node]:
     """The nodes that are used outside of the call of a layer that they are computed in.
 
     Args:
-        nodes: `Nodes`.
         within: list of pairs of a node and the path of the layer that it is computed in.
     """
     of_path = collections.defaultdict(list)
@@ -300,3 +297,30 @@ def _nearest(nodes: Nodes, selector: Selector) -> str:
         "Only what the results are computed from can be: tfjac.nodes lists it. "
         f"Received: {described(selector)}, and {len(names)} nodes"
     )
+
+
+_WILD = re.compile(r"\*\*/|\*\*|\*|\?|\[!?\]?[^\]]*\]")
+_MEANS = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+
+
+def is_glob(name: str) -> bool:
+    """Return whether a name is to be read as a glob."""
+    return any(character in name for character in "*?")
+
+
+def glob_pattern(glob: str) -> re.Pattern[str]:
+    """Return the compiled pattern of the names, or ends of names after a "/", that a glob means.
+
+    `*` is anything without a "/", `?` one character but that, `[ab]` and `[!ab]` one of, or none of, some; `**` is
+    anything at all.
+    """
+    parts, at = [], 0
+    for found in _WILD.finditer(glob):
+        parts += [re.escape(glob[at : found.start()]), _MEANS.get(found[0]) or _one_of(found[0])]
+        at = found.end()
+    return re.compile("(?:.*/)?" + "".join(parts) + re.escape(glob[at:]), re.DOTALL)
+
+
+def _one_of(characters: str) -> str:
+    inside = characters[1:-1].replace("\\", r"\\")
+    return f"[^{inside[1:]}]" if inside.startswith("!") else f"[{inside}]"

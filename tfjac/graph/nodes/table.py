@@ -136,7 +136,6 @@ def nodes_in(graph: tf.Graph, targets: Sequence[Tensor]) -> Nodes:
 
     Args:
         graph: its graph.
-        targets: list of tensors of it.
     """
     numbers: dict[str, dict[str, int]] = {}
     repeated: collections.Counter[str] = collections.Counter()

@@ -31,7 +31,6 @@ class Traced:
 
     @property
     def graph(self) -> tf.Graph:
-        """The graph."""
         return self.concrete.graph
 
     def place(self, edit: OpEdit | None = None) -> Any:
@@ -57,9 +56,6 @@ def trace(function: Callable, *args: Any, **kwargs: Any) -> Traced:
 
     Args:
         function: callable of args and kwargs; it may use tensors of the graph around.
-
-    Returns:
-        A `Traced`.
     """
     structure = []
 

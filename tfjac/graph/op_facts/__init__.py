@@ -1,7 +1,7 @@
 """All that the graph layer knows of op types: one module per family, with facts and the rules that they name."""
 
 from tfjac.graph.gradients import mending
-from tfjac.graph.op_facts import (  # noqa: F401 (each fills the records)
+from tfjac.graph.op_facts import (
     control_flow,
     convolution,
     custom_gradients,

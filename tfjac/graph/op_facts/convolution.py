@@ -1,7 +1,6 @@
 """Convolutions, their gradients, and what else has the examples along axis 0."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import tensorflow as tf
 
@@ -11,7 +10,7 @@ from tfjac.graph.facts import declare
 from tfjac.graph.gradients import grouped_convolution
 from tfjac.graph.gradients.mending import Gradient
 from tfjac.graph.reading.static_values import static_value
-from tfjac.graph.reading.symbolic_sizes import Size, SymbolicSizes
+from tfjac.graph.reading.symbolic_sizes import Given, Sizes, SymbolicSizes
 from tfjac.types import Tensor
 
 
@@ -26,7 +25,7 @@ def first_axis(*carriers: int) -> Callable:
     return rule
 
 
-def same_rows(known: SymbolicSizes, output: Tensor, given: Sequence[list[Size] | Any]) -> Sequence[Size | None] | None:
+def same_rows(known: SymbolicSizes, output: Tensor, given: Given) -> Sizes:
     """The sizes of a result that has as many rows as the first input."""
     return [given[0][0]] + [None] * (len(given[0]) - 1)
 
@@ -72,9 +71,8 @@ declare(
     example_axis=first_axis(2),
     shortcut=folded_into_the_batch,
 )
-declare("Conv2DBackpropFilter", conversion=_filter_gradient)
+declare("Conv2DBackpropFilter", conversion=_filter_gradient, sized_by=(1,))
 declare("Conv2D Conv3D DepthwiseConv2dNative", affine=(0,), maps="made")
 declare("Conv2DBackpropInput Conv3DBackpropInputV2 DepthwiseConv2dNativeBackpropInput", affine=(2,), maps="made")
 declare("Dilation2D", example_axis=first_axis(0))
 declare("Conv2DBackpropInput Conv3DBackpropInputV2 DepthwiseConv2dNativeBackpropInput", sized_by=(0,))
-declare("Conv2DBackpropFilter", sized_by=(1,))

@@ -1,7 +1,6 @@
 """Ops that act element by element, with broadcasting."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -10,6 +9,8 @@ from tfjac.graph import _private
 from tfjac.graph.examples.example_rules import SHARED, Axis, ExampleAxis, Wanted, known_shape
 from tfjac.graph.examples.index_maps import (
     AxisLabels,
+    ShapeOf,
+    ValueOf,
     by_labels,
     example_axes,
     from_the_right,
@@ -20,7 +21,7 @@ from tfjac.graph.facts import declare, facts_of
 from tfjac.graph.gradients.mending import TAKEN_FOR_CONSTANT, Differentiated, Gradient, differentiated_as, times
 from tfjac.graph.op_facts.reductions import MEAN
 from tfjac.graph.reading.static_values import of_inputs, static_value
-from tfjac.graph.reading.symbolic_sizes import Size, SymbolicSizes, of_first
+from tfjac.graph.reading.symbolic_sizes import Given, Size, Sizes, SymbolicSizes, of_first
 from tfjac.types import Array, Tensor
 
 EQUAL, GREATER, MINIMUM, SELECT, SELECT_V2 = "Equal", "Greater", "Minimum", "Select", "SelectV2"
@@ -59,17 +60,13 @@ GRADIENTS = f"{_OF_COTANGENT_FIRST} {_OF_COTANGENT_SECOND} {_OF_POWERS} InvGrad 
 # ------------------------------------------------------------------------------------ axes, and that of the examples
 
 
-def _aligned(
-    op: tf.Operation, shape: Callable[[int], list[int | Any]], value_of: Callable[[Tensor], Any]
-) -> AxisLabels:
+def _aligned(op: tf.Operation, shape: ShapeOf, value_of: ValueOf) -> AxisLabels:
     """From the right, with broadcasting."""
     operands = [from_the_right(len(shape(k))) for k in range(len(op.inputs))]
     return operands, max(operands, key=len)
 
 
-def _bias_add(
-    op: tf.Operation, shape: Callable[[int], list[int | Any]], value_of: Callable[[Tensor], Any]
-) -> AxisLabels:
+def _bias_add(op: tf.Operation, shape: ShapeOf, value_of: ValueOf) -> AxisLabels:
     """A bias for each channel."""
     labels = in_order(len(shape(0)))
     return [labels, [labels[1 if op.get_attr("data_format") == b"NCHW" else -1]]], labels
@@ -92,7 +89,7 @@ def _select(op: tf.Operation, axis: ExampleAxis, wanted: Wanted) -> list[Axis]:
 # -------------------------------------------------------------------------------------------------------- sizes, values
 
 
-def _quotients(known: SymbolicSizes, output: Tensor, given: Sequence[list[Size] | Any]) -> Sequence[Size | None] | None:
+def _quotients(known: SymbolicSizes, output: Tensor, given: Given) -> Sizes:
     """What is left over in no division is there whatever the open sizes."""
     if None in given or len(given[0]) != len(given[1]):
         return None
@@ -100,13 +97,13 @@ def _quotients(known: SymbolicSizes, output: Tensor, given: Sequence[list[Size] 
     return None if None in found else found
 
 
-def _products(known: SymbolicSizes, output: Tensor, given: Sequence[list[Size] | Any]) -> Sequence[Size | None] | None:
+def _products(known: SymbolicSizes, output: Tensor, given: Given) -> Sizes:
     if None in given or len(given[0]) != len(given[1]):
         return None
     return [one * other for one, other in zip(*given)]
 
 
-def _ones(known: SymbolicSizes, output: Tensor, given: Sequence[list[Size] | Any]) -> Sequence[Size | None] | None:
+def _ones(known: SymbolicSizes, output: Tensor, given: Given) -> Sizes:
     return [Size()] * output.shape.num_elements() if output.shape.is_fully_defined() else None
 
 
@@ -118,7 +115,7 @@ def _where_not_negative(limit: Array | None) -> bool:
     return limit is not None and bool((limit >= 0).all())
 
 
-def _cast(output: Tensor, value_of: Callable[[Tensor], Any]) -> Array | None:
+def _cast(output: Tensor, value_of: ValueOf) -> Array | None:
     value = value_of(output.op.inputs[0])
     return None if value is None else np.asarray(value).astype(output.dtype.as_numpy_dtype)
 
@@ -227,17 +224,9 @@ def _unstopped(op: tf.Operation, y: Tensor) -> Tensor:
     return op.inputs[1].op.inputs[0] if _is_of_stopped_mean(op) else y
 
 
-def _xdivy(op: tf.Operation, x: Tensor, y: Tensor) -> Tensor:
-    return tf.math.divide_no_nan(x, y)
-
-
 def _xlogy(op: tf.Operation, x: Tensor, y: Tensor) -> Tensor:
     safe = tf.where(tf.equal(x, 0), tf.ones_like(y), y)
     return x * tf.math.log(safe)
-
-
-def _softsign(op: tf.Operation, cotangent: Tensor, x: Tensor) -> Tensor:
-    return cotangent / tf.square(1 + tf.abs(x))
 
 
 _ZERO = "it is zero with respect to this argument, which is not implemented"
@@ -263,10 +252,6 @@ def _by_slope(at: int, product: Callable = tf.multiply) -> Callable:
 def _bias_add_grad(op: tf.Operation, inputs: Sequence[Tensor], stacked: Sequence[bool]) -> Sequence[Tensor] | None:
     """TensorFlow believes that images whose channels come first have two more axes."""
     return None if op.get_attr("data_format") == b"NCHW" and op.inputs[0].shape.rank != 4 else inputs
-
-
-def _first(op: tf.Operation) -> Tensor:
-    return op.inputs[0]
 
 
 # ---------------------------------------------------------------------------------------------------------------- facts
@@ -319,7 +304,7 @@ declare("CheckNumerics CheckNumericsV2", linear="in the first", repeatable=True)
 declare(f"{SELECT} {SELECT_V2}", linear="in all", vanishes="where all do", value=of_inputs(np.where))
 declare(
     "Cast",
-    first_column=_first,
+    first_column=lambda op: op.inputs[0],
     kind="cast",
     columns="the same",
     linear="in the first",
@@ -366,9 +351,9 @@ declare(
         otherwise=differentiated_as(_squared_difference, when=_is_otherwise),
     ),
 )
-declare("Xdivy", gradient=differentiated_as(_xdivy, when=_is_complex))
+declare("Xdivy", gradient=differentiated_as(lambda op, x, y: tf.math.divide_no_nan(x, y), when=_is_complex))
 declare("Xlogy", gradient=differentiated_as(_xlogy, when=_is_complex))
-declare("SoftsignGrad", gradient=differentiated_as(_softsign))
+declare("SoftsignGrad", gradient=differentiated_as(lambda op, cotangent, x: cotangent / tf.square(1 + tf.abs(x))))
 declare("Zeta Polygamma", refused_inputs=(_ZERO, [0]))
 declare("Betainc", refused_inputs=(_ZERO, [0, 1]))
 declare(

@@ -14,9 +14,8 @@ def _one_hot(op: tf.Operation, axis: ExampleAxis, wanted: Wanted) -> list[Axis]:
     return [axis.moved(axis.axis - (classes < axis.axis)), SHARED, SHARED, SHARED]
 
 
-declare("OneHot", example_axis=_one_hot)
+declare("OneHot", example_axis=_one_hot, sized_by=(1,))
 declare(
     "AsString Bucketize StringToHashBucketFast StringToHashBucketStrong", example_axis=lambda op, axis, wanted: [axis]
 )
 declare("LookupTableFindV2", repeatable=True, example_axis=lambda op, axis, wanted: [SHARED, axis, SHARED])
-declare("OneHot", sized_by=(1,))

@@ -1,8 +1,5 @@
 """Ops that read by index: gathers of rows, and with tuples of indices."""
 
-from collections.abc import Sequence
-from typing import Any
-
 import tensorflow as tf
 
 from tfjac.graph.examples.example_rules import SHARED, Axis, ExampleAxis, NoRule, Wanted, known_shape
@@ -12,7 +9,7 @@ from tfjac.graph.op_facts.elementwise import GREATER, SELECT_V2
 from tfjac.graph.op_facts.joining import PACK
 from tfjac.graph.op_facts.sizes import RANGE
 from tfjac.graph.reading.static_values import static_value
-from tfjac.graph.reading.symbolic_sizes import Size, SymbolicSizes
+from tfjac.graph.reading.symbolic_sizes import Given, Sizes, SymbolicSizes
 from tfjac.types import Tensor
 
 # --------------------------------------------------------------------------------------------- the axis of the examples
@@ -118,9 +115,7 @@ def _rows_of_gather_nd(op: tf.Operation, rows: Rows, wanted: WantedRows) -> Inpu
     return [(ExampleAxis(0), gathered_from(params, rows, of_rows(indices), op, wanted)), (SHARED, None)]
 
 
-def _gathered_sizes(
-    known: SymbolicSizes, output: Tensor, given: Sequence[list[Size] | Any]
-) -> Sequence[Size | None] | None:
+def _gathered_sizes(known: SymbolicSizes, output: Tensor, given: Given) -> Sizes:
     """Those of the indices in place of the axis that is picked from."""
     (params, indices, _), along = given, static_value(output.op.inputs[2])
     if along is None or output.op.get_attr("batch_dims"):

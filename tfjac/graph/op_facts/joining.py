@@ -1,18 +1,19 @@
 """Ops that put tensors together, take them apart again, or put something around them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from tfjac.graph.examples.example_rules import SHARED, Axis, ExampleAxis, NoRule, Wanted
+from tfjac.graph.examples.index_maps import ValueOf
 from tfjac.graph.examples.row_rules import InputRows, Rows, WantedRows
 from tfjac.graph.facts import declare
 from tfjac.graph.gradients.mending import Gradient, refused
 from tfjac.graph.gradients.vectorising import by_known_lists
 from tfjac.graph.reading.static_values import of_inputs, static_value
-from tfjac.graph.reading.symbolic_sizes import Size, SymbolicSizes
+from tfjac.graph.reading.symbolic_sizes import Given, Size, Sizes, SymbolicSizes
 from tfjac.types import Array, Tensor
 
 CONCAT_OFFSET, PACK = "ConcatOffset", "Pack"
@@ -63,18 +64,18 @@ def _rows_of_concat(op: tf.Operation, rows: Rows, wanted: WantedRows) -> InputRo
     return [*((ExampleAxis(0), Rows(each)) for each in ids), (SHARED, None)]
 
 
-def _joined(parts: Sequence[Sequence[Size | None] | Any]) -> Sequence[Size | None] | None:
+def _joined(parts: Sequence[Sequence[Size | None] | Any]) -> Sizes:
     return None if None in parts else [entry for part in parts for entry in part]
 
 
-def _part(known: SymbolicSizes, output: Tensor, given: Sequence[list[Size] | Any]) -> Sequence[Size | None] | None:
+def _part(known: SymbolicSizes, output: Tensor, given: Given) -> Sizes:
     """A part of a vector that is split into equal ones."""
     entries = given[1] if output.op.type == "Split" else given[0]
     size = 1 if output.shape.rank == 0 else output.shape[0]
     return entries and entries[output.value_index * size :][:size]
 
 
-def _offset(output: Tensor, value_of: Callable[[Tensor], Any]) -> Array | None:
+def _offset(output: Tensor, value_of: ValueOf) -> Array | None:
     """Where a part of a concatenation begins."""
     axis, *sizes = (value_of(part) for part in output.op.inputs)
     if axis is None or any(size is None for size in sizes):

@@ -1,16 +1,13 @@
 """Whole layers in one op: normalisation over batches and classes, the losses that go with it, a block of LSTMs."""
 
-from collections.abc import Callable, Sequence
-from typing import Any
-
 import tensorflow as tf
 
 from tfjac.graph.examples.example_rules import Axis, ExampleAxis, NoRule, Wanted, aligned, known_shape
-from tfjac.graph.examples.index_maps import AxisLabels, example_axes, in_order
+from tfjac.graph.examples.index_maps import AxisLabels, ShapeOf, ValueOf, example_axes, in_order
 from tfjac.graph.facts import declare
 from tfjac.graph.gradients.mending import differentiated_as, refused
 from tfjac.graph.op_facts.convolution import first_axis, same_rows
-from tfjac.graph.reading.symbolic_sizes import Size, SymbolicSizes, of_first
+from tfjac.graph.reading.symbolic_sizes import Given, Sizes, SymbolicSizes, of_first
 from tfjac.types import Tensor
 
 
@@ -24,9 +21,7 @@ def _first_at_inference(op: tf.Operation) -> tuple[int, ...]:
     return () if op.get_attr("is_training") else (0,)
 
 
-def _softmax(
-    op: tf.Operation, shape: Callable[[int], list[int | Any]], value_of: Callable[[Tensor], Any]
-) -> AxisLabels:
+def _softmax(op: tf.Operation, shape: ShapeOf, value_of: ValueOf) -> AxisLabels:
     """All along the last axis depends on all of it."""
     batch = in_order(len(shape(0)) - 1)
     return [[*batch, "given"]], [*batch, "made"]
@@ -41,9 +36,7 @@ def _cross_entropy(op: tf.Operation, axis: ExampleAxis, wanted: Wanted) -> list[
     return aligned(op, axis, op.inputs, known_shape(wanted, op.outputs[1]), wanted)
 
 
-def _sizes_of_cross_entropy(
-    known: SymbolicSizes, output: Tensor, given: Sequence[list[Size] | Any]
-) -> Sequence[Size | None] | None:
+def _sizes_of_cross_entropy(known: SymbolicSizes, output: Tensor, given: Given) -> Sizes:
     """One loss for each row of labels, which may have come from elsewhere; a gradient as the logits."""
     logits, labels = given
     return logits if output.value_index else labels and labels[:1]

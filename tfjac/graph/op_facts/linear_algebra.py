@@ -67,7 +67,7 @@ def _in_columns(op: tf.Operation, axis: ExampleAxis, wanted: Wanted) -> bool:
 
 
 declare("Cross FFT IFFT IRFFT IsotonicRegression NthElement RFFT RGBToHSV TopKV2", example_axis=_trailing(1))
-declare("MatrixDiagV3", example_axis=_diagonals, gradient=Gradient(_gradient_of_matrices))
+declare("MatrixDiagV3", example_axis=_diagonals, gradient=Gradient(_gradient_of_matrices), sized_by=(1, 2, 3))
 declare("MatrixDiagPartV3", gradient=Gradient(_gradient_of_diagonals))
 declare(
     """
@@ -83,4 +83,3 @@ declare(
 )
 declare("TridiagonalMatMul", example_axis=_tridiagonal_product)
 declare("TopKV2 RFFT RFFT2D IRFFT IRFFT2D MatrixDiagPartV3", sized_by=(1,))
-declare("MatrixDiagV3", sized_by=(1, 2, 3))

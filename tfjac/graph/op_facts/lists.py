@@ -18,14 +18,6 @@ def _list_stack(op: tf.Operation, axis: ExampleAxis, wanted: Wanted) -> list[Axi
     return [axis.moved(axis.axis - 1), SHARED]
 
 
-def _list_get(op: tf.Operation, axis: ExampleAxis, wanted: Wanted) -> list[Axis]:
-    return [axis, SHARED, SHARED]
-
-
-def _list_set(op: tf.Operation, axis: ExampleAxis, wanted: Wanted) -> list[Axis]:
-    return [axis, SHARED, axis]
-
-
 def _list_gather(op: tf.Operation, cotangent: Tensor) -> tuple[Tensor | None, ...]:
     """An element that is read twice gets the sum: TensorFlow gives it the last."""
     handle, indices, element_shape = op.inputs
@@ -35,11 +27,10 @@ def _list_gather(op: tf.Operation, cotangent: Tensor) -> tuple[Tensor | None, ..
 
 
 declare("TensorListFromTensor", list="made of a tensor", example_axis=_list_from_tensor)
-declare("TensorListStack", list="items read", example_axis=_list_stack)
-declare("TensorListGetItem", list="item read", example_axis=_list_get)
-declare("TensorListSetItem", list="item written", example_axis=_list_set)
+declare("TensorListStack", list="items read", example_axis=_list_stack, sized_by=(1,))
+declare("TensorListGetItem", list="item read", example_axis=lambda op, axis, wanted: [axis, SHARED, SHARED])
+declare("TensorListSetItem", list="item written", example_axis=lambda op, axis, wanted: [axis, SHARED, axis])
 declare("TensorListGather", list="items read", gradient=Gradient(_list_gather))
 declare("TensorListElementShape TensorListLength", looks_at="shapes")
-declare("TensorListStack", sized_by=(1,))
 declare("TensorListReserve EmptyTensorList", sized_by=(0, 1))
 declare("TensorListPushBack TensorListPopBack OptionalFromValue OptionalGetValue", sized_by=())

@@ -1,28 +1,10 @@
 """Ops that compute nothing: constants, parameters, variables, what passes values on, side effects."""
 
-from collections.abc import Mapping
-
 import numpy as np
-import tensorflow as tf
 
-from tfjac.graph.examples.example_rules import Axis, ExampleAxis, Wanted
 from tfjac.graph.facts import declare
 from tfjac.graph.reading.static_values import of_inputs
 from tfjac.graph.reading.symbolic_sizes import of_first
-from tfjac.types import Tensor
-
-
-def _identity(op: tf.Operation, axis: ExampleAxis, wanted: Wanted) -> list[Axis]:
-    return [axis]
-
-
-def _identities(op: tf.Operation, outputs: Mapping[int, Axis], wanted: Wanted) -> list[Axis]:
-    return [outputs.get(k) for k in range(len(op.inputs))]
-
-
-def _passed_on(op: tf.Operation) -> Tensor:
-    return op.inputs[0]
-
 
 declare("Const", kind="constant")
 declare("Placeholder", kind="parameter", repeatable=True)
@@ -37,7 +19,7 @@ declare(
     elements="in order",
     columns="the same",
     linear="in the first",
-    example_axis=_identity,
+    example_axis=lambda op, axis, wanted: [axis],
     sizes=of_first,
     entries=of_first,
     value=of_inputs(np.asarray),
@@ -47,7 +29,7 @@ declare(
     kind="identities",
     linear="in all",
     vanishes="each for itself",
-    axes_of_body=_identities,
+    axes_of_body=lambda op, outputs, wanted: [outputs.get(k) for k in range(len(op.inputs))],
     sizes=lambda known, output, given: given[output.value_index],
 )
 declare("Assert", kind="assertion", repeatable=True)
@@ -55,4 +37,4 @@ declare("Print PrintV2 DebugIdentityV2", repeatable=True)
 declare("LookupTableSizeV2", repeatable=True)
 declare("AllToAll CollectivePermute CrossReplicaSum NcclAllReduce NcclBroadcast NcclReduce", repeatable=True)
 declare("Snapshot", elements="in order", columns="the same", linear="in the first")
-declare("Identity", first_column=_passed_on)
+declare("Identity", first_column=lambda op: op.inputs[0])

@@ -1,12 +1,11 @@
 """Products of matrices, in all their forms: MatMul, BatchMatMul, Einsum, and that with a sparse matrix."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import tensorflow as tf
 
 from tfjac.graph.examples.example_rules import SHARED, Axis, ExampleAxis, NoRule, Wanted
-from tfjac.graph.examples.index_maps import AxisLabels, Labels, by_labels, from_the_right
+from tfjac.graph.examples.index_maps import AxisLabels, Labels, ShapeOf, ValueOf, by_labels, from_the_right
 from tfjac.graph.examples.row_rules import InputRows, Rows, WantedRows, gathered_from, summed_into
 from tfjac.graph.facts import declare
 from tfjac.graph.reading.symbolic_sizes import axes
@@ -16,9 +15,7 @@ from tfjac.types import Tensor
 def _matrices(left: str, right: str) -> Callable:
     """[..., i, k] · [..., k, j], broadcast in front; the attributes `left` and `right` say which is transposed."""
 
-    def labels(
-        op: tf.Operation, shape: Callable[[int], list[int | Any]], value_of: Callable[[Tensor], Any]
-    ) -> AxisLabels:
+    def labels(op: tf.Operation, shape: ShapeOf, value_of: ValueOf) -> AxisLabels:
         batches = [from_the_right(len(shape(k)) - 2) for k in range(2)]
         matrices = [list("ki" if op.get_attr(left) else "ik"), list("jk" if op.get_attr(right) else "kj")]
         return [batch + matrix for batch, matrix in zip(batches, matrices)], [*max(batches, key=len), "i", "j"]
@@ -26,7 +23,7 @@ def _matrices(left: str, right: str) -> Callable:
     return labels
 
 
-def _einsum(op: tf.Operation, shape: Callable[[int], list[int | Any]], value_of: Callable[[Tensor], Any]) -> AxisLabels:
+def _einsum(op: tf.Operation, shape: ShapeOf, value_of: ValueOf) -> AxisLabels:
     """The labels of its equation, an ellipsis spelt out in numbers."""
     left, output = op.get_attr("equation").decode().split("->")
     operands = [(labels, from_the_right(len(shape(k)) - len(labels) + 3)) for k, labels in enumerate(left.split(","))]

@@ -77,6 +77,5 @@ def _function_of(op: tf.Operation) -> Callable[..., Any]:
     return function
 
 
-declare("EagerPyFunc PyFunc PyFuncStateless", kind="python", example_axis=_python)
+declare("EagerPyFunc PyFunc PyFuncStateless", kind="python", example_axis=_python, sized_by="all")
 declare("EagerPyFunc", repeatable=True, gradient=Gradient(_gradient_of_python))
-declare("PyFunc PyFuncStateless EagerPyFunc", sized_by="all")

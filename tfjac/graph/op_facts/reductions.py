@@ -1,19 +1,26 @@
 """Reductions over some axes, and what accumulates or reverses along them."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from tfjac.graph.examples.example_rules import SHARED, Axis, ExampleAxis, NoRule, Wanted
-from tfjac.graph.examples.index_maps import AxisLabels, by_labels, example_axes, in_order, labelled_sizes
+from tfjac.graph.examples.index_maps import (
+    AxisLabels,
+    ShapeOf,
+    ValueOf,
+    by_labels,
+    example_axes,
+    in_order,
+    labelled_sizes,
+)
 from tfjac.graph.facts import declare
 from tfjac.graph.gradients.mending import Gradient, differentiated_as
 from tfjac.graph.gradients.vectorising import by_known_lists
 from tfjac.graph.op_facts.sizes import BROADCAST_AXES, RESHAPE, SHAPE
 from tfjac.graph.reading.static_values import of_inputs, static_value
-from tfjac.graph.reading.symbolic_sizes import Size, SymbolicSizes, product
+from tfjac.graph.reading.symbolic_sizes import Given, Sizes, SymbolicSizes, product
 from tfjac.types import Tensor
 
 MEAN = "Mean"
@@ -48,9 +55,7 @@ def _reshapes_to(op: tf.Operation, shape: Tensor) -> bool:
     return given is shape or (given.op.type == shape.op.type == SHAPE and given.op.inputs[0] is shape.op.inputs[0])
 
 
-def _reduced(
-    op: tf.Operation, shape: Callable[[int], list[int | Any]], value_of: Callable[[Tensor], Any]
-) -> AxisLabels | None:
+def _reduced(op: tf.Operation, shape: ShapeOf, value_of: ValueOf) -> AxisLabels | None:
     axes, labels = value_of(op.inputs[1]), in_order(len(shape(0)))
     if axes is None:
         return None
@@ -89,16 +94,8 @@ def _along_constant_axes(op: tf.Operation, axis: ExampleAxis, wanted: Wanted) ->
 # -------------------------------------------------------------------------------------------------------- sizes, values
 
 
-def _one_for_all(
-    known: SymbolicSizes, output: Tensor, given: Sequence[list[Size] | Any]
-) -> Sequence[Size | None] | None:
+def _one_for_all(known: SymbolicSizes, output: Tensor, given: Given) -> Sizes:
     return given[0][:1] if given[0] and len(set(given[0])) == 1 else None
-
-
-def _product_of_all(
-    known: SymbolicSizes, output: Tensor, given: Sequence[list[Size] | Any]
-) -> Sequence[Size | None] | None:
-    return given[0] and [product(given[0])]
 
 
 def _reduced_by(function: Callable) -> Callable:
@@ -180,7 +177,7 @@ declare(
 declare(f"Sum {MEAN}", linear="in the first")
 declare("All Any", **by_labels(_reduced))
 declare("Max", entries=_one_for_all, value=_reduced_by(np.max))
-declare("Prod", entries=_product_of_all, value=_reduced_by(np.prod))
+declare("Prod", entries=lambda known, output, given: given[0] and [product(given[0])], value=_reduced_by(np.prod))
 declare("EuclideanNorm", **by_labels(_reduced), gradient=Gradient(_euclidean_norm))
 declare("Cumsum ReverseV2", linear="in the first", example_axis=_along_constant_axes)
 declare("Cumprod", example_axis=_along_constant_axes, gradient=differentiated_as(_cumprod))

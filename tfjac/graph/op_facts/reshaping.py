@@ -1,7 +1,7 @@
 """Ops that give the elements of a tensor another shape or order, or repeat them."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,8 @@ from tfjac.graph import _private
 from tfjac.graph.examples.example_rules import SHARED, Axis, ExampleAxis, NoRule, Wanted, aligned, known_shape
 from tfjac.graph.examples.index_maps import (
     AxisLabels,
+    ShapeOf,
+    ValueOf,
     axis_labels,
     example_axes,
     from_the_right,
@@ -24,7 +26,7 @@ from tfjac.graph.op_facts.elementwise import EQUAL, MINIMUM, SELECT, SELECT_V2
 from tfjac.graph.op_facts.reductions import undoes_broadcast
 from tfjac.graph.op_facts.sizes import RESHAPE, SHAPE
 from tfjac.graph.reading.static_values import of_inputs, static_value
-from tfjac.graph.reading.symbolic_sizes import Size, SymbolicSizes, of_first, product
+from tfjac.graph.reading.symbolic_sizes import Given, Size, Sizes, SymbolicSizes, of_first, product
 from tfjac.types import Array, Tensor
 
 
@@ -48,9 +50,7 @@ def _reshape(op: tf.Operation, axis: ExampleAxis, wanted: Wanted) -> list[Axis]:
     return [_regrouped(op, axis, wanted), SHARED]
 
 
-def _with_one_more(
-    op: tf.Operation, shape: Callable[[int], list[int | Any]], value_of: Callable[[Tensor], Any]
-) -> AxisLabels | None:
+def _with_one_more(op: tf.Operation, shape: ShapeOf, value_of: ValueOf) -> AxisLabels | None:
     added, labels = value_of(op.inputs[1]), in_order(len(shape(0)))
     if added is None:
         return None
@@ -58,9 +58,7 @@ def _with_one_more(
     return [labels, None], [*labels[:at], None, *labels[at:]]
 
 
-def _without_ones(
-    op: tf.Operation, shape: Callable[[int], list[int | Any]], value_of: Callable[[Tensor], Any]
-) -> AxisLabels | None:
+def _without_ones(op: tf.Operation, shape: ShapeOf, value_of: ValueOf) -> AxisLabels | None:
     sizes = shape(0)
     removed = {axis % len(sizes) for axis in op.get_attr("squeeze_dims")}
     if not removed and None in sizes:
@@ -126,9 +124,7 @@ def _divides(block: int, size: int | None, num_examples: int | None) -> bool:
     return size == block * num_examples if num_examples is not None else size % block == 0
 
 
-def _permuted(
-    op: tf.Operation, shape: Callable[[int], list[int | Any]], value_of: Callable[[Tensor], Any]
-) -> AxisLabels | None:
+def _permuted(op: tf.Operation, shape: ShapeOf, value_of: ValueOf) -> AxisLabels | None:
     order = value_of(op.inputs[1])
     if order is None:
         return None
@@ -149,9 +145,7 @@ def _tile(op: tf.Operation, axis: ExampleAxis, wanted: Wanted) -> list[Axis]:
     return [axis, SHARED]
 
 
-def _spread(
-    op: tf.Operation, shape: Callable[[int], list[int | Any]], value_of: Callable[[Tensor], Any]
-) -> AxisLabels | None:
+def _spread(op: tf.Operation, shape: ShapeOf, value_of: ValueOf) -> AxisLabels | None:
     (rank,) = shape(1)
     return None if rank is None else ([from_the_right(len(shape(0))), None], from_the_right(rank))
 
@@ -179,9 +173,7 @@ def _batch_to_space(op: tf.Operation, axis: ExampleAxis, wanted: Wanted) -> list
 # ---------------------------------------------------------------------------------------------------------------- sizes
 
 
-def _reshaped_sizes(
-    known: SymbolicSizes, output: Tensor, given: Sequence[list[Size] | Any]
-) -> Sequence[Size | None] | None:
+def _reshaped_sizes(known: SymbolicSizes, output: Tensor, given: Given) -> Sizes:
     """The entries of the new shape; what stands for -1 follows from the others."""
     entries = known.entries(output.op.inputs[1])
     if entries is None:
@@ -190,9 +182,7 @@ def _reshaped_sizes(
     return [rest if entry == Size(-1) else entry for entry in entries]
 
 
-def _transposed_sizes(
-    known: SymbolicSizes, output: Tensor, given: Sequence[list[Size] | Any]
-) -> Sequence[Size | None] | None:
+def _transposed_sizes(known: SymbolicSizes, output: Tensor, given: Given) -> Sizes:
     return labelled_sizes(known, output, given, lambda _: permutation_of(output.op, known))
 
 
@@ -229,9 +219,7 @@ def _reshaped_as_swapped(known: SymbolicSizes, transpose: tf.Operation) -> bool:
     return shapes != [] and all(shape == [second, first, *others] for shape in shapes)
 
 
-def _tiled_sizes(
-    known: SymbolicSizes, output: Tensor, given: Sequence[list[Size] | Any]
-) -> Sequence[Size | None] | None:
+def _tiled_sizes(known: SymbolicSizes, output: Tensor, given: Given) -> Sizes:
     multiples = known.entries(output.op.inputs[1])
     return multiples and [size * times for size, times in zip(given[0], multiples)]
 
@@ -280,7 +268,7 @@ declare(
     labels=_permuted,
     example_axis=_transpose,
     sizes=_transposed_sizes,
-    shortcut=by_known_lists(lambda c, order: [[0, *(1 + k for k in order)]]),
+    shortcut=by_known_lists(lambda c, order: [[0, *(k + (k >= 0) for k in order)]]),
 )
 declare("Transpose", gradient=Gradient(_gradient_of_transpose, when=_is_fixed), value=of_inputs(np.transpose))
 declare("ConjugateTranspose", columns="transposed conjugates", labels=_permuted, example_axis=_transpose)
@@ -302,8 +290,7 @@ declare(
 )
 declare("SpaceToBatchND", example_axis=_space_to_batch)
 declare("BatchToSpaceND", example_axis=_batch_to_space)
-declare("SpaceToBatchND BatchToSpaceND", affine=(0,), maps="kept")
+declare("SpaceToBatchND BatchToSpaceND", affine=(0,), maps="kept", sized_by=(1, 2))
 declare(RESHAPE, "ExpandDims", first_column=_made_a_column)
 declare("BroadcastTo Tile", sized_by=(1,))
-declare("BatchToSpaceND SpaceToBatchND", sized_by=(1, 2))
 declare(RESHAPE, value=of_inputs(np.reshape))

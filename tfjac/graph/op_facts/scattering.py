@@ -164,7 +164,7 @@ def _where_first_axes(mask: Tensor, tensor: Tensor) -> Tensor:
 
 # ---------------------------------------------------------------------------------------------------------------- facts
 
-declare("ScatterNd", example_axis=_scatter_nd, rows=_rows_of_scatter)
+declare("ScatterNd", example_axis=_scatter_nd, rows=_rows_of_scatter, sized_by=(2,))
 declare(
     "TensorScatterAdd TensorScatterSub",
     vanishes="where all do",
@@ -187,4 +187,3 @@ declare(
 )
 declare("DynamicPartition", rows=_rows_of_partition)
 declare("DynamicPartition DynamicStitch ParallelDynamicStitch", sized_by="all")
-declare("ScatterNd", sized_by=(2,))

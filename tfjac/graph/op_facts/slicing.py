@@ -1,18 +1,19 @@
 """Ops that take a part of a tensor by places, and the gradient that puts it back."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from tfjac.graph.examples.example_rules import SHARED, Axis, ExampleAxis, NoRule, Wanted, known_shape
+from tfjac.graph.examples.index_maps import ValueOf
 from tfjac.graph.facts import declare
 from tfjac.graph.gradients.vectorising import by_known_lists
 from tfjac.graph.op_facts.joining import CONCAT_OFFSET, PACK
 from tfjac.graph.op_facts.sizes import SHAPE, SHAPES
 from tfjac.graph.reading.static_values import of_inputs, static_value
-from tfjac.graph.reading.symbolic_sizes import Size, SymbolicSizes
+from tfjac.graph.reading.symbolic_sizes import Given, Sizes, SymbolicSizes
 from tfjac.types import Array, Tensor
 
 
@@ -115,7 +116,7 @@ def _whole_range(
     return bool(strides[entry] == 1 and from_start and to_end)
 
 
-def _one_entry(known: SymbolicSizes, output: Tensor, given: Sequence[list[Size] | Any]) -> Sequence[Size | None] | None:
+def _one_entry(known: SymbolicSizes, output: Tensor, given: Given) -> Sizes:
     """One entry of a vector, or some that follow one another, of which the masks say nothing else."""
     bounds = [static_value(bound) for bound in output.op.inputs[1:]]
     if given[0] is None or any(bound is None or bound.size != 1 for bound in bounds):
@@ -130,7 +131,7 @@ def _one_entry(known: SymbolicSizes, output: Tensor, given: Sequence[list[Size] 
     return given[0][begin:end:stride]
 
 
-def _of_vector(output: Tensor, value_of: Callable[[Tensor], Any]) -> Any:
+def _of_vector(output: Tensor, value_of: ValueOf) -> Any:
     """A part of a vector, as in `tf.shape(x)[1:]`, or one element."""
     op = output.op
     if op.inputs[0].shape.rank != 1 or op.get_attr("new_axis_mask") or op.get_attr("ellipsis_mask"):
@@ -171,8 +172,6 @@ declare(
     entries=_one_entry,
     value=_of_vector,
 )
-declare("StridedSliceGrad", example_axis=_strided_slice_gradient)
-declare("StridedSlice", first_column=_made_a_column)
-declare("StridedSliceGrad", sized_by=(0,))
+declare("StridedSliceGrad", example_axis=_strided_slice_gradient, sized_by=(0,))
+declare("StridedSlice", first_column=_made_a_column, sized_by=(1, 2, 3))
 declare("Slice", sized_by=(1, 2))
-declare("StridedSlice", sized_by=(1, 2, 3))

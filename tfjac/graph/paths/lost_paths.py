@@ -18,7 +18,7 @@ from tfjac.graph.facts import facts_of, is_loop
 from tfjac.graph.gradients import custom_gradients
 from tfjac.graph.paths.dependence import Dependence, differentiable_inputs, valued_inputs
 from tfjac.graph.reading.origins import source_line
-from tfjac.graph.reading.python_functions import leaves_tensorflow
+from tfjac.graph.reading.python_values import leaves_tensorflow
 from tfjac.graph.reading.traversal import Inherited, ancestors, carries_gradient, references
 from tfjac.types import Tensor
 
@@ -89,7 +89,6 @@ def stops_of(source: int, targets: Sequence[Tensor], dependence: Dependence) -> 
 
     Args:
         source: index of the source.
-        targets: list of tensors.
         dependence: the `Dependence` on the sources.
 
     Returns:
@@ -297,3 +296,21 @@ STOPS = {
     "no gradient": ("which has no gradient", _REMEDY),
 }
 """What stops gradients: why, a clause about an op; and what to do about it."""
+
+
+def stops_in_bodies(targets: Sequence[Tensor], dependence: Dependence) -> list[LostPath]:
+    """List, as `LostPath`, where results of a body on the way from the sources to `targets` lose all of their gradient.
+
+    Args:
+        targets: list of tensors of one graph, without function calls on the way.
+        dependence: the `Dependence` on the sources.
+    """
+    found = []
+    for op in dependence.path(targets):
+        for body in (body for attribute in facts_of(op).bodies for body in bodies_of(op, attribute)):
+            given = op.inputs[len(op.inputs) - len(body.inputs) :]
+            inside = Dependence([own if dependence.reaches(outer) else None for own, outer in zip(body.inputs, given)])
+            results = [output for output in body.outputs if carries_gradient(output.dtype)]
+            found += [path for path in lost_paths(results, inside) if path.whole]
+            found += stops_in_bodies(results, inside)
+    return found

@@ -66,7 +66,6 @@ def check_gives_the_same(call: tf.Operation, draw_again: bool = False) -> None:
     """Check that a copy of the body of `call` computes what the call itself did.
 
     Args:
-        call: a call of a function.
         draw_again: whether other random numbers will do.
 
     Raises:

@@ -11,7 +11,8 @@ sizes of its inputs, and `entries(known, output, given) -> list` what vectors of
 import collections
 import dataclasses
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypeAlias
 
 import tensorflow as tf
 
@@ -42,6 +43,13 @@ class Size:
             return None
         powers = _added(self.open, other.open, -1)
         return None if any(power < 0 for _, power in powers) else Size(self.number // other.number, powers)
+
+
+Sizes: TypeAlias = Sequence[Size | None] | None
+"""What a rule returns: a list of sizes, or entries, None for each that is unknown; None where all are."""
+
+Given: TypeAlias = Sequence[list[Size] | Any]
+"""What a rule is given: the sizes, or entries, of each input, None where they are unknown."""
 
 
 def _added(powers: Any, others: Any, sign: int) -> frozenset:

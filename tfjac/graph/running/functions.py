@@ -2,7 +2,7 @@
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -79,3 +79,16 @@ def call_outside(function: Any, tensors: Sequence[Any]) -> Any:
         function = function.get_concrete_function(*tensors)
     with tf.init_scope():
         return _private.call_flat(function, tensors)
+
+
+def run_side_by_side(calls: Iterable[tf.Operation]) -> None:
+    """Let ops of the current graph run at once, in a `tf.function` as well.
+
+    It has them run in the order in which they were made otherwise, if there is but one assertion in each.
+
+    Args:
+        calls: ops, such as calls of functions, of which none depends on what another does.
+    """
+    order: Any = getattr(tf.compat.v1.get_default_graph(), "experimental_acd_manager", None)
+    for call in calls if order is not None else ():
+        order.run_independently(call)

@@ -5,9 +5,8 @@ from collections.abc import Callable, Sequence
 import tensorflow as tf
 
 from tfjac.graph import axes, references
-from tfjac.jacobians.passes.backward import gradients_or_zeros
 from tfjac.jacobians.passes.chunks import in_chunks, unless_empty
-from tfjac.jacobians.passes.linearise import pull_back
+from tfjac.jacobians.passes.linearise import gradients_or_zeros, pull_back
 from tfjac.linear.shapes import product
 from tfjac.types import Tensor
 

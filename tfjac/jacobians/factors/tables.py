@@ -22,7 +22,6 @@ def factors_before_rows(factor: GatherFactor, weight: Tensor, dependence: Depend
     """Return pairs of the index of a source and its factor, given that of a table; None where rows are not made so.
 
     Args:
-        factor: a `GatherFactor`.
         weight: the tensor `[rows, ...]` that is read.
         dependence: the `Dependence` on the sources.
     """

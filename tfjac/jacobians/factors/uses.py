@@ -76,7 +76,6 @@ class OwnRows(Use):
 
     @property
     def weight(self) -> Tensor:
-        """The source."""
         return self.output
 
 

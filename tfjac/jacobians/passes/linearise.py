@@ -251,3 +251,14 @@ def over_basis(
         return in_chunks(rows, count, specs, chunk_size if linear.vectorises() else 1)
 
     return unless_empty(y, compute, shapes, [result.dtype for result in results])
+
+
+def gradients_or_zeros(
+    y: Tensor | Sequence[Tensor],
+    tensors: Sequence[Tensor],
+    seed: Tensor | Sequence[Tensor],
+    stop: Sequence[Tensor] = (),
+) -> list[Tensor]:
+    """`tf.gradients` with dense results, zeros where there is no path."""
+    results = tf.gradients(y, tensors, grad_ys=seed, stop_gradients=list(stop) or None, unconnected_gradients="zero")
+    return [tf.convert_to_tensor(result) for result in results]

@@ -111,9 +111,7 @@ def packed(
 
     Args:
         structure: a nest with one leaf per result.
-        results: list of tensors or None.
         xs: flat list, what each result has the shape and dtype of where it is zero; or functions that make the zeros.
-        unconnected: a `tf.UnconnectedGradients`.
     """
     if unconnected == tf.UnconnectedGradients.ZERO:
         results = [_zeros(x) if result is None else result for result, x in zip(results, xs)]

@@ -22,7 +22,7 @@ from tfjac.graph import (
     verified,
 )
 from tfjac.graph.facts import facts_of
-from tfjac.jacobians.passes.backward import gradients_or_zeros
+from tfjac.jacobians.passes.linearise import gradients_or_zeros
 from tfjac.linear.shapes import product
 from tfjac.types import Tensor, Variable
 

@@ -3,13 +3,3 @@
 from tfjac.jacobians.rows.blocks import stacked_jacobian, stacked_rows
 from tfjac.jacobians.rows.forms_of_blocks import IndicesWanted, examples_mix, multiplies_often, noting_structure
 from tfjac.jacobians.rows.parts_of_vectors import read_in_parts
-
-__all__ = [
-    "IndicesWanted",
-    "examples_mix",
-    "multiplies_often",
-    "noting_structure",
-    "read_in_parts",
-    "stacked_jacobian",
-    "stacked_rows",
-]

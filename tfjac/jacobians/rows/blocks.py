@@ -29,9 +29,6 @@ def stacked_jacobian(
         columns: `Columns` of the variables.
         dtype: of the variables.
         allowed: how J may be had, see `Allowed`.
-
-    Returns:
-        `(StackedJacobian, r)` with r `[rows]`.
     """
     sources = [source_in(tf.compat.v1.get_default_graph(), variable) for variable in variables]
     dependence = Dependence(sources)

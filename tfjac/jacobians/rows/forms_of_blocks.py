@@ -83,7 +83,6 @@ def block_of(group: list, variables: list, allowed: Allowed = AS_FACTORS) -> tup
     Args:
         group: list of tensors of the graph being traced.
         variables: list of variables, or tensors, each of which some of them depends on.
-        allowed: what is `Allowed`.
     """
     if allowed.drawn is not None:
         return drawn_rows(group, variables, allowed.drawn), 0.0

@@ -27,7 +27,6 @@ def read_in_parts(tensors: list[Tensor], variables: Sequence[Variable | Tensor])
 
     Args:
         tensors: list of tensors of the graph being traced, without calls.
-        variables: list of variables, or of tensors.
     """
     graph, parts = tf.compat.v1.get_default_graph(), list[Any]()
     for variable in variables:

@@ -75,7 +75,6 @@ class ProductRows(JacobianBlock):
 
     @property
     def examples_and_outputs(self) -> tuple:
-        """(n, m): integers where they are known while tracing, else scalar tensors."""
         return self._shapes[0][0], sum(product(shape[1:]) for shape in self._shapes)
 
     def cast(self, dtype: tf.DType) -> "ProductRows":
@@ -218,19 +217,15 @@ class DrawnRows(ProductRows):
 
     @property
     def examples_and_outputs(self) -> tuple:
-        """(n, m): integers where they are known while tracing, else scalar tensors."""
         return self._operator.examples_and_outputs
 
     def cast(self, dtype: tf.DType) -> "DrawnRows":
-        """Return the same in another dtype."""
         return DrawnRows(self._operator.cast(dtype), self._sketch.cast(dtype))
 
     def matvec(self, x: Tensor, adjoint: bool = False) -> Tensor:
-        """Return J v `[n·m]`, or Jᵀu `[p]`."""
         return self._operator.matvec(x, adjoint)
 
     def to_dense(self) -> Tensor:
-        """Return J, `[n·m, p]`."""
         return self._operator.to_dense()
 
 

@@ -67,7 +67,6 @@ def factors_within(
     Args:
         tensors: list of tensors `[n, ...]` of the graph being traced, with the same n.
         variables: list of variables, or tensors, each of which some of them depends on.
-        allowed: what is `Allowed`.
         examples_mix: as of `factorize`.
 
     Raises:

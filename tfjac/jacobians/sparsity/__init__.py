@@ -3,5 +3,3 @@
 from tfjac.jacobians.sparsity.analysis import sparsity
 from tfjac.jacobians.sparsity.jacobian import sparse_jacobian
 from tfjac.jacobians.sparsity.pattern import SparsityPattern
-
-__all__ = ["SparsityPattern", "sparse_jacobian", "sparsity"]

@@ -20,9 +20,6 @@ def index_sets_by_gradient(step: Step) -> Patterns:
     the cotangents of the outputs is, transposed, what the outputs depend on in the inputs. There is no telling what an
     op depends on that has no gradient, so where one is met inside a gradient, nothing is known.
 
-    Args:
-        step: the `Step`.
-
     Raises:
         NoIndexSets: where the op has no gradient, or one with ops that are not known either.
     """

@@ -7,7 +7,9 @@ ops are made of.
 
 import contextlib
 import contextvars
+import functools
 import math
+import operator
 from collections.abc import Container, Iterator, Sequence
 from typing import Any, TypeAlias
 
@@ -78,10 +80,7 @@ def each_its_own(tensors: Sequence[Tensor], sizes: Sequence[int]) -> list[tuple[
 
 def union(parts: Sequence[Any]) -> Any:
     """Unite index sets of the same tensor."""
-    total = parts[0]
-    for part in parts[1:]:
-        total = total + part
-    return total
+    return functools.reduce(operator.add, parts)
 
 
 def all_elements(pattern: IndexSets) -> IndexSets:

@@ -164,7 +164,6 @@ def _for_each_colour(
     """Stack the products with the indicator of each colour: `[colours, length]`.
 
     Args:
-        product: a `LinearMap`.
         colours: the colour of each element of its seeds.
         sizes: number of elements of each of its results.
         dtype: of what is returned.

@@ -30,7 +30,6 @@ class Known:
         """Start with nothing but what is given.
 
         Args:
-            graph: the graph.
             xs: tensors of the graph that are xs, or stand for them; and eager ones.
             parameters: triples of an input of the graph, its value or None, and its shape or None.
             enclosing: the `Known` of the graph that this one captures tensors of, or None.

@@ -7,8 +7,13 @@ from typing import Any, Literal
 import numpy as np
 import scipy.sparse
 
-from tfjac.jacobians.sparsity.bicolouring import Colouring, bicolouring, forward_colouring, reverse_colouring
-from tfjac.jacobians.sparsity.colouring import colours_of_columns
+from tfjac.jacobians.sparsity.colouring import (
+    Colouring,
+    bicolouring,
+    colours_of_columns,
+    forward_colouring,
+    reverse_colouring,
+)
 from tfjac.types import Array, TensorLike
 
 MODES = ("auto", "forward", "reverse")

@@ -49,7 +49,6 @@ class Propagation:
 
         Args:
             sources: pairs of a tensor and its index sets. One may be computed from another.
-            targets: list of tensors.
             path: what `path` gives, where that was asked before.
 
         Returns:

@@ -4,8 +4,6 @@ For a few parameters that is the shortest way to a Jacobian: an op or two for ea
 a backward pass adds up what flows back, and one for each residual is vectorised besides.
 """
 
-from tfjac.jacobians.tangents import elementwise, lists, loops, moves, sums  # noqa: F401  the rules, which register themselves
+from tfjac.jacobians.tangents import elementwise, linear, lists, loops, moves  # they register the rules
 from tfjac.jacobians.tangents.forward import few_columns, forward_factors
 from tfjac.jacobians.tangents.rules import NoTangents
-
-__all__ = ["NoTangents", "few_columns", "forward_factors"]

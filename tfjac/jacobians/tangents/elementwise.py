@@ -4,7 +4,8 @@ Sums and products have rules of their own. The slopes of all others are what the
 that they are TensorFlow's, and mended where those are wrong.
 """
 
-from collections.abc import Sequence
+from functools import reduce
+from operator import add
 
 import tensorflow as tf
 
@@ -12,14 +13,6 @@ from tfjac.graph import slopes_of, times
 from tfjac.graph.op_types import SEVERAL_INPUTS, UNARY
 from tfjac.jacobians.tangents.rules import NoTangents, Step, rule
 from tfjac.types import Tensor
-
-
-def _added(tangents: Sequence[Tensor]) -> Tensor:
-    """Return the sum of tangents that broadcast."""
-    found = tangents[0]
-    for each in tangents[1:]:
-        found = found + each
-    return found
 
 
 @rule(*UNARY, *SEVERAL_INPUTS)
@@ -30,12 +23,12 @@ def _by_slopes(step: Step) -> list[Tensor]:
     slopes = slopes_of(step.op, step.ones())
     if any(slopes[k] is None for k in step.carriers):
         raise NoTangents
-    return [_added([times(step.tangents[k], slopes[k]) for k in step.carriers])]
+    return [reduce(add, [times(step.tangents[k], slopes[k]) for k in step.carriers])]
 
 
 @rule("Add AddV2")
 def _sum(step: Step) -> list[Tensor]:
-    return [_added([step.aligned(k) for k in step.carriers])]
+    return [reduce(add, [step.aligned(k) for k in step.carriers])]
 
 
 @rule("Sub")
@@ -55,18 +48,18 @@ def _product(step: Step) -> list[Tensor]:
     x, y = step.op.inputs
     if x is y:
         return [tf.math.multiply_no_nan(step.tangents[0], x + x)]
-    return [_added([tf.math.multiply_no_nan(step.aligned(k), (y, x)[k]) for k in step.carriers])]
+    return [reduce(add, [tf.math.multiply_no_nan(step.aligned(k), (y, x)[k]) for k in step.carriers])]
 
 
 @rule("RealDiv Div")
 def _quotient(step: Step) -> list[Tensor]:
     y, quotient = step.op.inputs[1], step.op.outputs[0]
-    return [_added([times(step.aligned(k), -quotient / y if k else 1 / y) for k in step.carriers])]
+    return [reduce(add, [times(step.aligned(k), -quotient / y if k else 1 / y) for k in step.carriers])]
 
 
 @rule("AddN")
 def _sum_of_many(step: Step) -> list[Tensor]:
-    return [_added([step.tangents[k] for k in step.carriers])]
+    return [reduce(add, [step.tangents[k] for k in step.carriers])]
 
 
 @rule("SelectV2")

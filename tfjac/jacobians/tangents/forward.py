@@ -13,8 +13,7 @@ from tfjac.jacobians.factors.factorize import real_source_in
 from tfjac.jacobians.factors.strategies import in_dtype_of
 from tfjac.jacobians.passes.nests import like
 from tfjac.jacobians.passes.random_cotangents import verify_factors
-from tfjac.jacobians.tangents.rules import NoTangents, spread
-from tfjac.jacobians.tangents.walk import carried, check_path
+from tfjac.jacobians.tangents.rules import NoTangents, carried, check_path, spread
 from tfjac.linear.factors.forms import DenseFactor, Factor
 from tfjac.types import Tensor, Variable
 

@@ -12,8 +12,7 @@ from tfjac.graph import Dependence, bodies_of, check_not_assigned_since, transpl
 from tfjac.graph.op_types import LOOPS
 from tfjac.graph.reading.statefulness import check_runs_again
 from tfjac.jacobians.tangents.lists import element_of, zeros_like_list
-from tfjac.jacobians.tangents.rules import NoTangents, Step, check, rule, spread
-from tfjac.jacobians.tangents.walk import carried, check_path
+from tfjac.jacobians.tangents.rules import NoTangents, Step, carried, check, check_path, rule, spread
 from tfjac.types import Tensor
 
 

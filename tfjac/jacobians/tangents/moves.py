@@ -1,4 +1,4 @@
-"""Ops that move elements: reshapes, slices, stacks. The axis of the parameters comes first, before all of theirs."""
+"""Ops that move elements, such as stacks, of which `linear` has no rule. The axis of the parameters comes first."""
 
 import numpy as np
 import tensorflow as tf
@@ -52,12 +52,6 @@ def _split_unevenly(step: Step) -> list[Tensor]:
     return tf.split(step.full(0), step.fixed(1), _behind(step.fixed(2), _rank(step)))
 
 
-@rule("Slice")
-def _sliced(step: Step) -> list[Tensor]:
-    step.only(0)
-    return [tf.slice(step.full(0), [0, *step.fixed(1)], [step.count, *step.op.outputs[0].shape])]
-
-
 @rule("StridedSlice")
 def _sliced_by_strides(step: Step) -> list[Tensor]:
     """Each mask has a bit for each entry, to which one entry for the axis of the parameters is put in front."""
@@ -77,12 +71,6 @@ def _gathered(step: Step) -> list[Tensor]:
         return [tf.gather(step.full(0), indices, axis=axis)]
     indices = tf.broadcast_to(indices, [step.count, *indices.shape])
     return [tf.gather(step.full(0), indices, axis=axis, batch_dims=behind)]
-
-
-@rule("Transpose")
-def _transposed(step: Step) -> list[Tensor]:
-    step.only(0)
-    return [tf.transpose(step.full(0), [0, *(_behind(axis, _rank(step)) for axis in step.fixed(1))])]
 
 
 @rule("BroadcastTo")

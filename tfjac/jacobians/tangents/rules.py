@@ -6,16 +6,17 @@ raises `NoTangents` where it does not know.
 """
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import tensorflow as tf
 
+from tfjac.graph import Dependence, has_custom_gradient, registering
 from tfjac.types import Array, Tensor
 
 _RULES: dict[str, "Rule"] = {}
 
-_CHECKS: dict[str, "Check"] = {}
+_CHECKS: dict[str, Callable] = {}
 
 
 class NoTangents(Exception):
@@ -94,14 +95,7 @@ def spread(tangents: Tensor, shape: Sequence[int]) -> Tensor:
     return tangents if tangents.shape == shape else tf.broadcast_to(tangents, shape)
 
 
-def rule(*op_types: str) -> Callable[[Rule], Rule]:
-    """Return a decorator that registers a rule for these op types, which may stand in one string."""
-
-    def register(function: Rule) -> Rule:
-        _RULES.update(dict.fromkeys((op_type for each in op_types for op_type in each.split()), function))
-        return function
-
-    return register
+rule = registering(_RULES)
 
 
 def rule_of(op: tf.Operation) -> Rule:
@@ -115,25 +109,55 @@ def rule_of(op: tf.Operation) -> Rule:
     return _RULES[op.type]
 
 
-Check: TypeAlias = Callable[[tf.Operation, Any, int], None]
-"""From an op on a path, with the arguments of `check_path`, to nothing, or `NoTangents`."""
-
-
-def check(*op_types: str) -> Callable[[Check], Check]:
-    """Return a decorator that registers what is looked at besides, for these op types, before the rule is used."""
-
-    def register(function: Check) -> Check:
-        _CHECKS.update(dict.fromkeys(op_types, function))
-        return function
-
-    return register
-
-
-def check_of(op: tf.Operation) -> Check:
-    """Return what is looked at besides for `op`."""
-    return _CHECKS.get(op.type, lambda op, dependence, most: None)
+check = registering(_CHECKS)
+"""Register what is looked at besides before the rule is used: `(op, dependence, most)`, as for `check_path`."""
 
 
 def types_with_rules() -> set[str]:
     """Return the op types that have a rule, a set."""
     return set(_RULES)
+
+
+DTYPES = (tf.float32, tf.float64)
+
+WITHOUT_SHAPES = (tf.resource, tf.variant)
+"""The dtypes of handles of variables, and of lists of tensors."""
+
+
+def carried(path: Iterable[tf.Operation], seeds: Mapping[Any, Tensor], count: int) -> dict[Any, Tensor]:
+    """Return the tangents of all tensors on the path, a dict from `ref()`.
+
+    Args:
+        path: ops of the current graph, inputs before consumers.
+        seeds: the tangents where it begins, a dict from `ref()`.
+        count: p.
+    """
+    found, kept = dict(seeds), dict[Any, Tensor]()
+    for op in path:
+        step = Step(op, [found.get(each.ref()) for each in op.inputs], count, kept)
+        for output, tangents in zip(op.outputs, rule_of(op)(step)):
+            own = seeds.get(output.ref())  # a source may be computed from another
+            if tangents is not None:
+                found[output.ref()] = tangents if own is None else own + tangents
+    return found
+
+
+def check_path(path: Sequence[tf.Operation], dependence: Dependence, most: int) -> None:
+    """Raise `NoTangents` where rules will not do, before an op is added to the graph.
+
+    Args:
+        path: ops of one graph, inputs before consumers.
+        dependence: the `Dependence` on what tangents are carried from.
+        most: numbers of a tensor up to which this may be the shortest way.
+    """
+    for op in path:
+        rule_of(op)
+        if has_custom_gradient(op):
+            raise NoTangents
+        for tensor in (each for each in (*op.inputs, *op.outputs) if each.dtype not in WITHOUT_SHAPES):
+            if not tensor.shape.is_fully_defined():
+                raise NoTangents
+            if dependence.reaches(tensor) and (tensor.dtype not in DTYPES or tensor.shape.num_elements() > most):
+                raise NoTangents
+        if op.type in _CHECKS:
+            _CHECKS[op.type](op, dependence, most)

@@ -9,19 +9,3 @@ from tfjac.linear.model.residual_variance import num_examples, square_and_varian
 from tfjac.linear.model.stacked import StackedJacobian
 from tfjac.linear.model.units import Units
 from tfjac.linear.model.verified import ReferenceGradient, VerifiedLinearisation
-
-__all__ = [
-    "Coupled",
-    "Elimination",
-    "Frame",
-    "FreeLinearisation",
-    "Linearisation",
-    "PlaneLinearisation",
-    "ReferenceGradient",
-    "StackedJacobian",
-    "Touched",
-    "Units",
-    "VerifiedLinearisation",
-    "num_examples",
-    "square_and_variance",
-]

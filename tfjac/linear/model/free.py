@@ -24,11 +24,9 @@ class FreeLinearisation(Linearisation):
         super().__init__(RowsTimes(whole.jacobian, self._mask), whole.residual, whole.prior.masked(free))
 
     def cast(self, dtype: tf.DType) -> "FreeLinearisation":
-        """Return the same linearisation in another dtype."""
         return FreeLinearisation(self._whole.cast(dtype), self._mask.free)
 
     def only_free(self, vector: Tensor) -> Tensor:
-        """Return a vector `[p]` with zeros for what is held."""
         return self._mask.pull(vector)
 
     def gradient(self) -> Tensor:

@@ -72,24 +72,19 @@ class Linearisation(LinearModel):
         return Linearisation(jacobian.in_units(units), self.residual, units.of_prior(self.prior))
 
     def only_free(self, vector: Tensor) -> Tensor:
-        """Return a vector `[p]` with zeros for parameters that are held: here, as it is."""
         return vector
 
     def gradient(self) -> Tensor:
-        """Return g, `[p]`."""
         return self.jacobian.adjoint(self.residual) + self.prior.gradient
 
     def gram_and_gradient(self) -> tuple[Tensor, Tensor]:
-        """Return JᵀJ `[p, p]` and g `[p]`, in one pass."""
         gram, gradient = self.jacobian.gram_and_gradient(self.residual)
         return gram, gradient + self.prior.gradient
 
     def diagonal(self) -> Tensor:
-        """Return diag(JᵀJ), `[p]`."""
         return self.jacobian.column_norms_squared()
 
     def curvature(self, vector: Tensor) -> Tensor:
-        """Return JᵀJ v, `[p]`."""
         return self.jacobian.adjoint(self.jacobian.matvec(vector))
 
     def quadratic(self, step: Tensor) -> Tensor:

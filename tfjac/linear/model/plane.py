@@ -67,7 +67,6 @@ class PlaneLinearisation(Linearisation):
 
     Args:
         whole: the `Linearisation` in p.
-        frame: `Frame`.
     """
 
     def __init__(self, whole: LinearModel, frame: Frame) -> None:
@@ -81,11 +80,9 @@ class PlaneLinearisation(Linearisation):
         super().__init__(RowsTimes(jacobian, frame), residual, prior)
 
     def cast(self, dtype: tf.DType) -> "PlaneLinearisation":
-        """Return the same linearisation in another dtype."""
         return PlaneLinearisation(self._whole.cast(dtype), self._frame.cast(dtype))
 
     def only_free(self, vector: Tensor) -> Tensor:
-        """Return a vector `[p]` with zeros for parameters that are held."""
         return self._whole.only_free(vector)
 
     def gradient(self) -> Tensor:

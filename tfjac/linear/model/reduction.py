@@ -36,7 +36,6 @@ class Coupled:
 
     Args:
         linearisation: `Linearisation`.
-        elimination: `Elimination`.
     """
 
     def __init__(self, linearisation: LinearModel, elimination: Elimination) -> None:
@@ -76,7 +75,6 @@ class Whitened:
     """V and Q.
 
     Args:
-        coupled: `Coupled`.
         inverse: L⁻¹, `[rows, width, width]`.
     """
 

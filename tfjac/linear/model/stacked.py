@@ -6,9 +6,8 @@ import tensorflow as tf
 
 from tfjac.linear.columns import Columns
 from tfjac.linear.contracts import JacobianBlock, JacobianRows
-from tfjac.linear.factors.blocks import kernel_of_blocks
 from tfjac.linear.factors.forms import kernel
-from tfjac.linear.factors.weighted_kernel import weighted_kernel
+from tfjac.linear.factors.weighted_kernel import kernel_of_blocks, weighted_kernel
 from tfjac.linear.model.right_factor import BlockTimes
 from tfjac.linear.model.units import Units
 from tfjac.linear.operator import JacobianOperator
@@ -21,7 +20,6 @@ class StackedJacobian(JacobianRows):
     Args:
         operators: list of the `JacobianBlock` of each block, with columns for all variables. May be empty.
         rows: list of the number of rows of each, integers or scalar tensors.
-        columns: `Columns`.
         dtype: what its elements are.
         passes: bytes that the backward passes take which its factors come from, as far as the graph fixes them.
         value_of: see `JacobianRows`.
@@ -42,7 +40,6 @@ class StackedJacobian(JacobianRows):
             self.value_of = value_of
 
     def cast(self, dtype: tf.DType) -> "StackedJacobian":
-        """Return the same in another dtype."""
         operators = [operator.cast(dtype) for operator in self.operators]
         return StackedJacobian(operators, self.rows, self.columns, dtype, self.passes, self.value_of)
 
@@ -67,7 +64,6 @@ class StackedJacobian(JacobianRows):
         return self._sum(grams, rank=2), self._sum(gradients)
 
     def kernel(self, scales: Tensor) -> Tensor:
-        """Return Σ_v scales[v]·J_v J_vᵀ `[rows, rows]`, J_v being the columns of variable v."""
         if self._is_estimated():
             return super().kernel(scales)
         roots = tf.unstack(tf.sqrt(scales), len(self.columns.sizes))
@@ -77,7 +73,6 @@ class StackedJacobian(JacobianRows):
         return kernel_of_blocks(blocks, [operator.examples_and_outputs for operator in self.operators], self.dtype)
 
     def weighted_kernel(self, weights: Tensor) -> Tensor:
-        """Return J diag(weights) Jᵀ `[rows, rows]`, for weights `[p]`."""
         if self._is_estimated():
             return super().weighted_kernel(weights)
         blocks = [operator.factors for operator in self.operators]
@@ -85,7 +80,6 @@ class StackedJacobian(JacobianRows):
         return weighted_kernel(blocks, sizes, tf.split(weights, self.columns.sizes), self.dtype)
 
     def column_norms_squared(self) -> Tensor:
-        """Return diag(JᵀJ), `[p]`."""
         return self._sum(self._each(lambda operator: operator.column_norms_squared()))
 
     def factors(self) -> list:
@@ -94,13 +88,11 @@ class StackedJacobian(JacobianRows):
         return [[block[k] for block in blocks if block[k] is not None] for k in range(len(self.columns.sizes))]
 
     def matvec(self, x: Tensor, adjoint: bool = False) -> Tensor:
-        """Return J v `[rows]`, or Jᵀu `[p]`."""
         if adjoint:
             return self._sum(self._each(lambda operator, part: operator.matvec(part, adjoint=True), self._split(x)))
         return self.stack(self._each(lambda operator: operator.matvec(x)))
 
     def to_dense(self) -> Tensor:
-        """Return J, `[rows, p]`."""
         return self.stack(self._each(lambda operator: operator.to_dense()), self.columns.total)
 
     def stack(self, parts: Iterable[Tensor], *width: int) -> Tensor:

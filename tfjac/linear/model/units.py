@@ -47,7 +47,6 @@ class Units(RightFactor):
         return [f.scaled(self.numbers[k]) if changed[k] else f for k, f in enumerate(factors)]
 
     def of_prior(self, prior: Prior) -> Prior:
-        """Return a `Prior` in these units."""
         known = prior.has_one_number_per_variable
         per_variable = prior.per_variable * tf.square(self.numbers) if known else None
         precision, gradient = prior.precision * tf.square(self.vector), prior.gradient * self.vector

@@ -31,7 +31,6 @@ class VerifiedLinearisation(Linearisation):
 
     Args:
         jacobian, residual, prior: as for `Linearisation`.
-        gradients: list of a `ReferenceGradient` for each variable.
         names: list of what the variables are called.
         magnitude: how large r is, or the terms that cancel in it, a scalar tensor.
 

@@ -13,22 +13,6 @@ from tfjac.linear.solvers.schur import SchurSolver
 from tfjac.linear.solvers.sparse import SparseSolver
 from tfjac.linear.solvers.svd import SVDSolver
 
-__all__ = [
-    "AutoSolver",
-    "CholeskySolver",
-    "ConjugateGradientSolver",
-    "IterativeSchurSolver",
-    "KernelSolver",
-    "LSMRSolver",
-    "QRSolver",
-    "SVDSolver",
-    "SchurSolver",
-    "SparseSolver",
-    "Solver",
-    "System",
-    "get_solver",
-]
-
 SOLVERS = {
     "auto": AutoSolver,
     "cholesky": CholeskySolver,

@@ -18,7 +18,6 @@ from tfjac.linear.solvers.problem_sizes import LARGE, SMALL, ProblemSizes
 from tfjac.linear.solvers.qr import QRSolver
 from tfjac.linear.solvers.schur import SchurSolver
 from tfjac.linear.solvers.sparse import SparseSolver
-from tfjac.types import Config
 
 QR_ELEMENTS = 2**22
 """In float64, a J of up to so many elements is factored itself rather than squared."""
@@ -216,10 +215,6 @@ class AutoSolver(Solver):
     def _chosen(self, sizes: ProblemSizes) -> Solver:
         choice = self.choose(sizes)
         return choice.solvers[choice.index(sizes.rows)]
-
-    def get_config(self) -> Config:
-        """Return the arguments of the constructor."""
-        return {"memory_budget": self.memory_budget, "iterative": self.iterative}
 
 
 def effort(cost: Cost) -> Any:

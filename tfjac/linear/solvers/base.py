@@ -7,11 +7,12 @@ from typing import Any, NamedTuple, TypeAlias
 
 import tensorflow as tf
 
+from tfjac.arguments import Configured
 from tfjac.linear import arrays
 from tfjac.linear.contracts import LinearModel
 from tfjac.linear.solvers.problem_sizes import ProblemSizes
 from tfjac.memory_budget import exceeded
-from tfjac.types import Config, Tensor
+from tfjac.types import Tensor
 
 Solved: TypeAlias = tuple[Tensor, Tensor]
 """p `[p]`, and whether it could be solved for, a scalar bool."""
@@ -103,7 +104,7 @@ def zeros_unless(solved: Tensor, step: Tensor) -> Tensor:
     return arrays.where(solved, step, arrays.zeros_like(step))
 
 
-class Solver(abc.ABC):
+class Solver(Configured, abc.ABC):
     """A way to solve (JᵀJ + λD + Λ) p = −g."""
 
     name: str = ""
@@ -166,15 +167,6 @@ class Solver(abc.ABC):
     def left_out(self, sizes: ProblemSizes) -> tuple[str, float] | None:
         """Return the name of a solver that would be the better choice, and the bytes that it plans; None for none."""
         return None
-
-    def get_config(self) -> Config:
-        """Return the arguments of the constructor."""
-        return {}
-
-    @classmethod
-    def from_config(cls, config: Config) -> "Solver":
-        """Rebuild from `get_config()`."""
-        return cls(**config)
 
 
 class Cost(NamedTuple):

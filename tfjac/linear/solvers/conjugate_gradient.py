@@ -10,7 +10,7 @@ from tfjac.linear.factors.kronecker_block import has_kronecker_factors
 from tfjac.linear.solvers.base import Cost, ProductSystem, Solve, Solved, Solver, System, dot, finite_or_zeros
 from tfjac.linear.solvers.preconditioners import KINDS, Preconditioner, Product
 from tfjac.linear.solvers.problem_sizes import ProblemSizes
-from tfjac.types import Config, PreconditionerName, Tensor
+from tfjac.types import PreconditionerName, Tensor
 
 ITERATIONS = 50
 """For each λ: as many as it takes in the middle of the training of a network."""
@@ -70,14 +70,6 @@ class ConjugateGradientSolver(Solver):
     def prepare(self, linearisation: LinearModel) -> System:
         """Take g, diag(JᵀJ), and what the preconditioner is made of."""
         return _MatrixFree(self, linearisation)
-
-    def get_config(self) -> Config:
-        """Return the arguments of the constructor."""
-        return {
-            "tolerance": self.tolerance,
-            "max_iterations": self.max_iterations,
-            "preconditioner": self.preconditioner,
-        }
 
 
 class _MatrixFree(ProductSystem):

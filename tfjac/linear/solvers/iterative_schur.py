@@ -12,7 +12,7 @@ from tfjac.linear.solvers.conjugate_gradient import ConjugateGradientSolver, con
 from tfjac.linear.solvers.problem_sizes import ProblemSizes
 from tfjac.linear.solvers.schur import elimination_of
 from tfjac.linear.solvers.schur_jacobi import KINDS_OF_BLOCKS, SchurJacobi
-from tfjac.types import BlocksName, Config, Tensor
+from tfjac.types import BlocksName, Tensor
 
 
 @keras.saving.register_keras_serializable("tfjac")
@@ -61,14 +61,6 @@ class IterativeSchurSolver(Solver):
     def prepare(self, linearisation: LinearModel) -> System:
         """Take g, JᵀJ of the variable that is eliminated, and what the preconditioner is made of."""
         return _ReducedSystem(self, linearisation, elimination_of(linearisation, self.name))
-
-    def get_config(self) -> Config:
-        """Return the arguments of the constructor."""
-        return {
-            "tolerance": self.tolerance,
-            "max_iterations": self.max_iterations,
-            "preconditioner": self.preconditioner,
-        }
 
 
 class _ReducedSystem(ProductSystem):

@@ -11,7 +11,7 @@ from tfjac.linear.contracts import LinearModel
 from tfjac.linear.solvers.base import Cost, ProductSystem, Solve, Solved, Solver, System, dot, finite_or_zeros
 from tfjac.linear.solvers.conjugate_gradient import ITERATIONS, forcing_term
 from tfjac.linear.solvers.problem_sizes import ProblemSizes
-from tfjac.types import Config, Tensor
+from tfjac.types import Tensor
 
 DELAY = 10
 """Iterations that the energy of the step is watched over before it counts as settled."""
@@ -49,10 +49,6 @@ class LSMRSolver(Solver):
     def prepare(self, linearisation: LinearModel) -> System:
         """Take g and diag(JᵀJ)."""
         return _Bidiagonalised(self, linearisation)
-
-    def get_config(self) -> Config:
-        """Return the arguments of the constructor."""
-        return {"tolerance": self.tolerance, "max_iterations": self.max_iterations}
 
 
 class _Bidiagonalised(ProductSystem):

@@ -89,7 +89,6 @@ def plan_of(solver: Solver, sizes: ProblemSizes, batch_size: int | None = None, 
     """Return the `Plan` of a `Solver` for `ProblemSizes`.
 
     Args:
-        solver: `Solver`.
         sizes: `ProblemSizes`, of a traced problem.
         batch_size: number of examples, an integer, where the graph leaves that open; or None.
         hints: tuple of sentences, see `Plan`.

@@ -17,7 +17,6 @@ class PlaneSystem(System):
     in the plane.
 
     Args:
-        solver: `Solver`.
         linearisation: `Linearisation`.
         normals: `[k, p]`, N.
         gram_dtype: as for `prepared`.

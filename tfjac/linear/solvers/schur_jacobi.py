@@ -22,7 +22,6 @@ class SchurJacobi:
 
     Args:
         kind: `"schur_jacobi"`, or `"block_jacobi"` for blocks of VᵀV instead.
-        coupled: `Coupled`.
         diagonal: diag(VᵀV).
     """
 

@@ -47,7 +47,6 @@ class SparseSolver(Solver):
     """Nearly Gauss–Newton: a chain of poses moves as a whole, far, which a large λ does not let it."""
 
     def cost(self, sizes: ProblemSizes) -> Cost:
-        """Return the `Cost`."""
         touched, p = sizes.touched(), float(sizes.parameters)
         pairs = sum((n * k**2 for n, _, k in touched), start=0.0)
         formed = sum((n * m * k**2 for n, m, k in touched), start=0.0)

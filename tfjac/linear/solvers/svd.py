@@ -27,7 +27,6 @@ class SVDSolver(Solver):
     solves_again_cheaply = True
 
     def cost(self, sizes: ProblemSizes) -> Cost:
-        """Return the `Cost`."""
         p = float(sizes.parameters)
         few, many = min(p, sizes.rows), max(p, sizes.rows)
         memory = 3 * sizes.itemsize * sizes.rows * p

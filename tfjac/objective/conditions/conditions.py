@@ -20,7 +20,6 @@ class GivenConditions:
     """What was asked for, checked.
 
     Args:
-        variables: nest of the variables.
         bounds, fixed, prior, equality, manifolds: as for `least_squares`.
 
     Attributes:

@@ -17,7 +17,6 @@ class Coordinates:
     """Of variables of which some are on manifolds.
 
     Args:
-        variables: list of variables.
         manifolds: list of a `Manifold`, or None, for each.
 
     Attributes:
@@ -88,7 +87,6 @@ class Chart:
 
     Args:
         variable: the variable; it is read at this point of the program.
-        manifold: a `Manifold`.
 
     Attributes:
         tangent: δ, `[..., tangent_size]`, a tensor.
@@ -122,7 +120,6 @@ class Standing(NamedTuple):
 
     @property
     def tangent(self) -> Any:
-        """The same tensor."""
         return self.value
 
 

@@ -22,7 +22,6 @@ class GivenEquality:
     """What was asked for, checked.
 
     Args:
-        variables: nest of the variables.
         equality: `(A, b)`, arrays `[k, p]` and `[k]`; or a callable that returns what must be zero; or None.
         fixed: `[p]`, bool.
 

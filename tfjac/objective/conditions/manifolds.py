@@ -305,7 +305,6 @@ def checked_manifolds(variables: Nest[Variable], manifolds: Any) -> list:
     """Return a list of a `Manifold`, or None, for each variable of a nest.
 
     Args:
-        variables: nest of the variables.
         manifolds: nest like it of these; None for none.
 
     Raises:

@@ -16,7 +16,6 @@ class GivenPrior:
     """What was asked for, checked: means and standard deviations of parameters.
 
     Args:
-        variables: nest of the variables.
         prior: `(mean, deviation)`, each a number, or a nest like `variables` of None, numbers and arrays; or None.
 
     Attributes:

@@ -13,7 +13,7 @@ from tfjac._warn import warn
 from tfjac.arguments import as_numbers
 from tfjac.graph import as_tf_variable, call_converted, refusing_values
 from tfjac.linear.columns import Columns
-from tfjac.objective.complex_parts import complex_dtype, parts_of
+from tfjac.objective.deviations import complex_dtype, parts_of
 from tfjac.objective.tracing.readings import Reading, reading_of, takes
 from tfjac.types import Data, Nest, Residuals, Tensor, Variable
 
@@ -25,7 +25,6 @@ def function_of_data(residuals: Residuals, variables: Nest[Variable], args: Data
         residuals: callable of `args` that reads the variables; or one of the variables and `args`: of each variable by
             itself, if they are in a list or tuple and it takes as many, or else of their nest; or a list of such
             callables. Which it is, `reading_of` finds out.
-        variables: nest of the variables.
         args: tuple of nests of data.
 
     Returns:
@@ -163,7 +162,6 @@ def residual_tensors(returned: Any, variables: Sequence[Variable], is_part: bool
 
     Args:
         returned: a nest.
-        variables: list of the variables.
         is_part: whether they are those of a part of the data, which may have none at all, or a single one.
 
     Raises:

@@ -62,7 +62,6 @@ def reading_of(function: Callable, variables: Nest[Variable], args: Sequence) ->
 
     Args:
         function: callable.
-        variables: nest of the variables.
         args: tuple of nests of data.
 
     Cost: a call of the function on trial, or two, where it can be called in both ways.

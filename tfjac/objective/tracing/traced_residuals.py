@@ -153,7 +153,6 @@ class TracedResiduals:
 
     @property
     def shapes(self) -> list[tf.TensorShape]:
-        """List of the static shapes of the tensors that it returned."""
         return [tensor.shape for tensor in self._outputs]
 
     @property

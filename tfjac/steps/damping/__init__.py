@@ -8,19 +8,6 @@ from tfjac.steps.damping.nielsen import NielsenDamping
 from tfjac.steps.damping.radius import RadiusDamping
 from tfjac.steps.damping.trust_region import TrustRegionDamping
 
-__all__ = [
-    "Competition",
-    "Damping",
-    "MultiplicativeDamping",
-    "NielsenDamping",
-    "Proposal",
-    "RadiusDamping",
-    "TrustRegionDamping",
-    "Verdict",
-    "INITIAL_DAMPING_ELSEWHERE",
-    "get_damping",
-]
-
 INITIAL_DAMPING_ELSEWHERE = dict.fromkeys(
     ("lam", "lamb", "lambda", "lambda_", "lambda0", "initial_lambda", "mu", "mu0", "mu_init", "tau", "damping_factor"),
     "initial_damping",

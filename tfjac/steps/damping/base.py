@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from tfjac.arguments import positive
+from tfjac.arguments import Configured, positive
 from tfjac.linear import arrays
-from tfjac.types import Config, Tensor
+from tfjac.types import Tensor
 
 
 class Proposal(NamedTuple):
@@ -101,7 +101,7 @@ class RegionChange(NamedTuple):
         return cls(poor, shrink, arrays.where(poor, 1 / shrink, arrays.where(good, half, arrays.ones_like(shrink))))
 
 
-class Damping(abc.ABC):
+class Damping(Configured, abc.ABC):
     """How λ is chosen, lowered after success and raised after failure.
 
     Args:
@@ -161,12 +161,3 @@ class Damping(abc.ABC):
         """Return λ within its bounds."""
         low, high = self.bounds(curvature)
         return arrays.clip(value, low, high)
-
-    def get_config(self) -> Config:
-        """Return the arguments of the constructor."""
-        return {"minimum": self.minimum, "maximum": self.maximum}
-
-    @classmethod
-    def from_config(cls, config: Config) -> "Damping":
-        """Rebuild from `get_config()`."""
-        return cls(**config)

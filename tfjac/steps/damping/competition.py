@@ -24,9 +24,6 @@ class Competition(Damping):
     where units differ, no step with D = I may be short enough to follow a curved valley.
 
     The state is that of the damping of the metric in use, that of the other, and what is remembered of their steps.
-
-    Args:
-        inner: a `Damping`.
     """
 
     margin = 2.0

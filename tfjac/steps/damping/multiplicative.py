@@ -7,7 +7,7 @@ import keras
 from tfjac.arguments import positive
 from tfjac.linear import arrays
 from tfjac.steps.damping.base import Damping, Proposal, Verdict
-from tfjac.types import Config, Tensor
+from tfjac.types import Tensor
 
 
 @keras.saving.register_keras_serializable("tfjac")
@@ -51,9 +51,3 @@ class MultiplicativeDamping(Damping):
         """Multiply by the factor of the verdict."""
         factor = arrays.where(verdict.accepted, self.decrease, self.increase)
         return (self.clip(proposal.damping * arrays.cast(factor, curvature.dtype), curvature),)
-
-    def get_config(self) -> Config:
-        """Return the arguments of the constructor."""
-        return {
-            "initial": self.initial, "decrease": self.decrease, "increase": self.increase, **super().get_config()
-        }  # fmt: skip

@@ -7,7 +7,7 @@ import keras
 from tfjac.arguments import positive
 from tfjac.linear import arrays
 from tfjac.steps.damping.base import Damping, Proposal, Verdict
-from tfjac.types import Config, Tensor
+from tfjac.types import Tensor
 
 
 @keras.saving.register_keras_serializable("tfjac")
@@ -48,7 +48,3 @@ class NielsenDamping(Damping):
             self.clip(proposal.damping * factor, curvature),
             arrays.where(verdict.accepted, arrays.constant(2, growth), grown),
         )
-
-    def get_config(self) -> Config:
-        """Return the arguments of the constructor."""
-        return {"initial": self.initial, **super().get_config()}

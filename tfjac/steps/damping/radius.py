@@ -9,7 +9,7 @@ import tensorflow as tf
 from tfjac.arguments import positive
 from tfjac.linear import arrays
 from tfjac.steps.damping.base import Damping, Proposal, RegionChange, Verdict, solved_where
-from tfjac.types import Config, Tensor
+from tfjac.types import Tensor
 
 
 @keras.saving.register_keras_serializable("tfjac")
@@ -53,7 +53,6 @@ class RadiusDamping(Damping):
         return none, self.clip(initial * curvature, curvature), none
 
     def starting_with(self, initial: float | None) -> Damping:
-        """Return the damping whose first λ is `initial`·κ, where the user has named none and there is one."""
         known = initial is None or self.initial is not None
         return self if known else type(self).from_config({**self.get_config(), "initial": initial})
 
@@ -113,7 +112,3 @@ class RadiusDamping(Damping):
         radius = arrays.clip(arrays.where(change.poor, change.shrink * length, whole), limits.tiny, limits.max)
         waited = arrays.where(forced, arrays.zeros_like(waited), waited)
         return radius, self.clip(proposal.damping * change.damping, curvature), waited
-
-    def get_config(self) -> Config:
-        """Return the arguments of the constructor."""
-        return {"initial": self.initial, **super().get_config()}

@@ -8,9 +8,9 @@ import abc
 
 import keras
 
-from tfjac.arguments import resolve
+from tfjac.arguments import Configured, resolve
 from tfjac.linear import arrays
-from tfjac.types import Config, Tensor
+from tfjac.types import Tensor
 
 
 def scaled_norm(vector: Tensor, scaling: Tensor) -> Tensor:
@@ -18,7 +18,7 @@ def scaled_norm(vector: Tensor, scaling: Tensor) -> Tensor:
     return arrays.sqrt(arrays.reduce_sum(scaling * arrays.square(vector), axis=-1))
 
 
-class Scaling(abc.ABC):
+class Scaling(Configured, abc.ABC):
     """How the diagonal D follows from the columns of J."""
 
     is_one_number = False
@@ -36,15 +36,6 @@ class Scaling(abc.ABC):
     @abc.abstractmethod
     def update(self, previous: Tensor, diagonal: Tensor) -> Tensor:
         """Return D `[p]`, positive, from the last D `[p]` (zeros at first) and diag(JᵀJ) `[p]`."""
-
-    def get_config(self) -> Config:
-        """Return the arguments of the constructor: none."""
-        return {}
-
-    @classmethod
-    def from_config(cls, config: Config) -> "Scaling":
-        """Rebuild from `get_config()`."""
-        return cls(**config)
 
 
 @keras.saving.register_keras_serializable("tfjac")

@@ -8,7 +8,7 @@ import tensorflow as tf
 from tfjac.arguments import positive
 from tfjac.linear import arrays
 from tfjac.steps.damping.base import Damping, Proposal, RegionChange, Verdict, solved_where
-from tfjac.types import Config, Tensor
+from tfjac.types import Tensor
 
 
 def _no_radius(like: Tensor) -> Tensor:
@@ -133,7 +133,3 @@ class TrustRegionDamping(Damping):
         limits = arrays.finfo(radius)
         radius = arrays.clip(radius, limits.tiny, limits.max)
         return radius, self.clip(proposal.damping * change.damping, curvature)
-
-    def get_config(self) -> Config:
-        """Return the arguments of the constructor."""
-        return {"factor": self.factor, **super().get_config(), "residual_curvature": self.residual_curvature}

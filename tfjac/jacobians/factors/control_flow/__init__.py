@@ -7,5 +7,3 @@ they stand side by side along t when the loop is done.
 
 from tfjac.jacobians.factors.control_flow import conditionals, lists, loops
 from tfjac.jacobians.factors.control_flow.sweep import Sweep, has_control_flow, swept_factors
-
-__all__ = ["Sweep", "conditionals", "has_control_flow", "lists", "loops", "swept_factors"]

@@ -37,7 +37,6 @@ class Stack:
         return [array.write(step, tensor) for array, tensor in zip(held, factor.tensors())]
 
     def end(self, held: Any) -> Factor:
-        """Return the factor of all steps."""
         if self.added_up:
             return self.factor.with_tensors(held)
         sizes = _sizes(self.factor, {"n": self.n, "m": self.m})

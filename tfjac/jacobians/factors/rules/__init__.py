@@ -8,12 +8,3 @@ takes over.
 from tfjac.jacobians.factors.rules import convolution, elementwise, indexing, products
 from tfjac.jacobians.factors.rules.factor_rules import has_rule
 from tfjac.jacobians.factors.rules.fallback import factor_by_rule
-
-__all__ = [
-    "convolution",
-    "elementwise",
-    "factor_by_rule",
-    "indexing",
-    "has_rule",
-    "products",
-]

@@ -28,9 +28,6 @@ def factor_by_rule(use: Use) -> Factor:
 def factor_by_op_gradient(use: Use) -> DenseFactor:
     """Return the dense factor of any use of a weight, from the registered gradient of its op.
 
-    Args:
-        use: the `Use`.
-
     Cost: n·m gradients of this one op over the whole batch, each with the cotangents of all other examples set to zero.
     """
     n, m = use.n, axes(use.d)[0]

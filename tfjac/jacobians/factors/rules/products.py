@@ -65,7 +65,6 @@ def product_factor(
     only: o; all three: g; data and output only: t. A label of the data alone is summed beforehand.
 
     Args:
-        use: the `Use`.
         operands: for each of the two inputs its labels, one per axis; None for an axis of size 1 that is broadcast.
         output: the labels of the output.
         conjugated: for each of the two inputs whether its complex conjugate is what is multiplied.

@@ -1,5 +1,6 @@
 """Ways to factor a Jacobian: a file for each, with the contract that `problem.Strategy` declares."""
 
+from tfjac.jacobians.factors.strategies.apart import APART, by_rules
 from tfjac.jacobians.factors.strategies.column_by_column import by_columns
 from tfjac.jacobians.factors.strategies.problem import (
     AS_IF_APART,
@@ -10,9 +11,8 @@ from tfjac.jacobians.factors.strategies.problem import (
     in_dtype_of,
 )
 from tfjac.jacobians.factors.strategies.row_by_row import by_rows, of_one_example
-from tfjac.jacobians.factors.strategies.rules import by_rules
 from tfjac.jacobians.factors.strategies.segments import by_checked_segments, by_segments, of_moved_rows
-from tfjac.jacobians.factors.strategies.shared_values import APART, by_shared_values
+from tfjac.jacobians.factors.strategies.shared_values import by_shared_values
 
 ORDERS: dict[str, tuple[Strategy, ...]] = {
     "error": (*APART, of_one_example, of_moved_rows),
@@ -21,15 +21,3 @@ ORDERS: dict[str, tuple[Strategy, ...]] = {
     AS_IF_APART: (by_rules,),
 }
 """The strategies that are tried, in order, for each choice of `examples_mix`."""
-
-__all__ = [
-    "APART",
-    "AS_IF_APART",
-    "ORDERS",
-    "UNLESS_MIXED",
-    "Problem",
-    "Strategy",
-    "by_checked_segments",
-    "first_of",
-    "in_dtype_of",
-]

@@ -96,7 +96,6 @@ class Problem:
         return [tf.TensorSpec([self.ys[0].shape[0], None, x.shape.num_elements()], wide_dtype(x.dtype)) for x in likes]
 
     def in_dtypes(self, factors: Iterable[Factor]) -> list[Factor]:
-        """Return factors in the dtypes of the variables."""
         return [in_dtype_of(factor, variable) for factor, variable in zip(factors, self.variables)]
 
     def dense(self, factors: Iterable[Factor]) -> list[Tensor]:

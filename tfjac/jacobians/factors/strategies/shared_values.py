@@ -10,9 +10,8 @@ from typing import Any
 import tensorflow as tf
 
 from tfjac.graph import Dependence, compiled_by_xla, replay, shared_values
+from tfjac.jacobians.factors.strategies.apart import APART
 from tfjac.jacobians.factors.strategies.problem import Problem, first_of
-from tfjac.jacobians.factors.strategies.rules import by_rules
-from tfjac.jacobians.factors.strategies.sweep import by_sweep
 from tfjac.jacobians.passes.chunks import bytes_of_pass, in_chunks, passes_at_once
 from tfjac.jacobians.passes.linearise import pull_back
 from tfjac.jacobians.passes.nests import like
@@ -23,9 +22,6 @@ from tfjac.types import Tensor
 
 MEMORY = 2**28
 """Bytes that backward passes may take at once."""
-
-APART = (by_rules, by_sweep)
-"""The strategies for examples that do not depend on one another."""
 
 
 def by_shared_values(problem: Problem) -> list[Factor] | None:

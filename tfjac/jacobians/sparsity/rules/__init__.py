@@ -1,15 +1,13 @@
 """One rule per op type: the index sets of the outputs, given those of the inputs."""
 
 from tfjac.jacobians.sparsity.rules import (
+    along_axes,
     control_flow,
     convolution,
     indexing,
     labelled,
-    linear_algebra,
     lists,
     moves,
-    products,
-    reductions,
     resizing,
     segments,
 )
@@ -21,23 +19,3 @@ from tfjac.jacobians.sparsity.rules.index_set_rules import (
     has_cotangents,
     index_sets_of,
 )
-
-__all__ = [
-    "NoIndexSets",
-    "Step",
-    "linear_algebra",
-    "all_of_all",
-    "carries_gradient",
-    "control_flow",
-    "convolution",
-    "has_cotangents",
-    "index_sets_of",
-    "indexing",
-    "labelled",
-    "lists",
-    "moves",
-    "products",
-    "reductions",
-    "resizing",
-    "segments",
-]

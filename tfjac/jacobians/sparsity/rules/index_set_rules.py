@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import tensorflow as tf
 
-from tfjac.graph import has_custom_gradient
+from tfjac.graph import has_custom_gradient, registering
 from tfjac.jacobians.sparsity.index_sets import IndexSets, all_elements, linked, repeated, union
 from tfjac.jacobians.sparsity.lists import ListSets
 from tfjac.types import Array
@@ -98,15 +98,7 @@ def carries_gradient(dtype: tf.DType) -> bool:
 
 def _registering(covers: Callable[["Step"], bool]) -> Callable:
     """Return a decorator `@rule(*op_types)` that enters a rule into the table, for steps for which `covers` holds."""
-
-    def rule(*op_types: str) -> Callable:
-        def register(function: Callable) -> Callable:
-            _RULES.update(dict.fromkeys(op_types, (function, covers)))
-            return function
-
-        return register
-
-    return rule
+    return registering(_RULES, lambda function: (function, covers))
 
 
 def _no_lists(step: Step) -> bool:

@@ -81,7 +81,6 @@ def moved(
     The elements are numbered from 1 on through all of these inputs; what the op itself fills in is 0.
 
     Args:
-        step: the step.
         data: positions of the inputs whose elements are moved.
         given: a dict from positions of other inputs to values that stand for theirs.
         attributes: a dict of attributes of the op that are to differ.

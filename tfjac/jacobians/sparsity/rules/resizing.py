@@ -39,7 +39,6 @@ def _separable(step: Step, inputs: Callable[[int, Array, Array], list[Array]]) -
     """The index sets of the output, where it is linear in input 0 and each axis has weights of its own.
 
     Args:
-        step: the step.
         inputs: function that gives the inputs of the op that resizes an image of width 1 (axis 0) or height 1 (axis 1)
             alone along its other axis. Its arguments are the axis, unit vectors in the form of images, and the sizes
             of the result.
