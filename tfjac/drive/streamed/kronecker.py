@@ -3,8 +3,8 @@
 Of each weight that multiplies data, A = mean a aᵀ and G = Σ d dᵀ are kept, which fade by β with each batch (K-FAC,
 Martens & Grosse 2015; convolutions, Grosse & Martens 2016). Batches count for what their loss is the mean of. d is that
 of one random combination of the outputs of each example: the mean of d dᵀ over the signs is that of all outputs. Of a
-table that is read by index A is diagonal. Of what has no such factors, diag(JᵀJ) is kept. What is kept is renewed after
-each of the first steps, and every fifth one from then on: losses by steps stayed as they were. With P the inverse of all
+table that is read by index A is diagonal. Of what has no such factors, diag(JᵀJ) is kept. All is renewed after each of
+the first steps, and after every fifth one from then on: losses by steps stayed as they were. With P the inverse of all
 that, damped by λ, and δ the step before, a step is
 
     p = −αPg + μδ
@@ -28,25 +28,18 @@ shown, and the batch allows a small part of Pg alone. λ changes with each step 
 many variables.
 """
 
-import math
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any
 
 import tensorflow as tf
 
-from tfjac.drive.streamed.recalling import LinearisedObjective, all_finite
+from tfjac.drive.streamed.kept_factors import REFRESHED, KeptDiagonal, KeptFactors, within
+from tfjac.drive.streamed.recalling import LinearisedObjective, News, all_finite
 from tfjac.drive.streamed.two_directions import TwoDirections
 from tfjac.graph import cond, eager_creation, replay
 from tfjac.linear.columns import Columns
 from tfjac.linear.contracts import LinearModel
-from tfjac.linear.factors.kronecker_block import (
-    DiagonalBlock,
-    FormOfTable,
-    FormOfWeight,
-    KroneckerBlock,
-    TableBlock,
-    form_of,
-)
+from tfjac.linear.factors.kronecker_block import form_of
 from tfjac.linear.model import FreeLinearisation, num_examples, square_and_variance
 from tfjac.linear.solvers import ConjugateGradientSolver
 from tfjac.linear.solvers.base import Cost, Solver, zeros_unless
@@ -60,13 +53,11 @@ from tfjac.steps.statuses import Status
 from tfjac.steps.step import Restrictions, take_step
 from tfjac.types import Tensor
 
-Form: TypeAlias = FormOfWeight | FormOfTable
-
 KEPT = 0.95
 """β."""
 
-REFRESHED, SOON = 5, 20
-"""After so many steps A, G and their inverses are computed again; after each of the first ones."""
+SOON = 20
+"""After so many steps what is kept is renewed with every batch, and then each `REFRESHED` steps."""
 
 WANTED, WANTED_OF_ALL, SPEED = 0.05, 0.3, 0.1
 """The α that λ is led to; the same times the number of variables, from six on; by which power of its distance.
@@ -115,7 +106,7 @@ class KroneckerMemory:
     ) -> None:
         self._columns, self.dtype, self._share = columns, dtype, share
         self._parts: list[Any] = [
-            _Diagonal(add, f"{k}", size, dtype) if form is None else _Sides(add, f"{k}", form, dtype)
+            KeptDiagonal(add, f"{k}", size, dtype) if form is None else KeptFactors(add, f"{k}", form, dtype)
             for k, (form, size) in enumerate(zip(forms, columns.sizes))
         ]
         self._wanted = min(WANTED, WANTED_OF_ALL / len(self._parts))
@@ -134,11 +125,11 @@ class KroneckerMemory:
         """Return the memory for batches like the first one, a `LinearModel` with drawn rows, within so many bytes."""
         forms = [form_of(factors) for factors in batch.jacobian.factors()]
         with eager_creation():
-            return cls(add, columns, batch.dtype, _within(budget / (LIVE * batch.dtype.size), forms), share)
+            return cls(add, columns, batch.dtype, within(budget / (LIVE * batch.dtype.size), forms), share)
 
     def plan(self, sizes: ProblemSizes) -> Plan:
         """Return the `Plan` of steps on batches of `ProblemSizes`; of operations, those that do not grow with them."""
-        with_factors = sum(isinstance(part, _Sides) for part in self._parts)
+        with_factors = sum(isinstance(part, KeptFactors) for part in self._parts)
         rest = len(self._parts) - with_factors
         reason = f"data are new with each step, and {with_factors} variables have Kronecker factors"
         memory = LIVE * self.dtype.size * sum(part.numbers for part in self._parts)
@@ -157,9 +148,7 @@ class KroneckerMemory:
         method: Method,
         restrictions: Restrictions,
         weight: Tensor,
-        stayed: Tensor,
-        streams: Tensor | None,
-        number: Tensor,
+        news: News,
     ) -> tuple[State, Report, Tensor]:
         """Take a step, remember the batch, and return the `State`, the `Report`, and the loss of the batch after it.
 
@@ -169,11 +158,11 @@ class KroneckerMemory:
             state: a `State`; method: a `Method`.
             restrictions: `Restrictions`, of which bounds are known.
             weight: scalar, what the batch counts for; with zero it is not remembered.
-            stayed: scalar bool, whether the variables are where the last step left them; if not, all begins again.
-            streams: scalar bool, whether data are new, or None if they are. If not, nothing is recalled nor remembered,
-                and the step is one of conjugate gradients, damped as `state` says, by Nielsen's rule.
-            number: int64 scalar, by which the rows of `batch` were drawn: what depends on it runs where it is due.
+            news: `News`; if the variables were moved, all begins again. With `streams`, if data are not new, nothing is
+                recalled nor remembered, and the step is one of conjugate gradients, damped as `state` says, by
+                Nielsen's rule. What depends on the number of the step in `batch` runs where it is due.
         """
+        stayed, streams = news.stayed, news.streams
         is_new = tf.constant(True) if streams is None else streams
         steps, seen = (
             tf.where(stayed, each.value.value(), tf.zeros([], each.dtype)) for each in (self._steps, self._examples)
@@ -192,7 +181,7 @@ class KroneckerMemory:
         factors, sizes = batch.jacobian.factors(), self._columns.sizes
 
         def renewed() -> list[Any]:
-            again = replayed(factors, number)
+            again = replayed(factors, news.steps)
             blocks = [part.averaged(each, kept) for part, each in zip(self._parts, again)]
             mean = tf.add_n([block.trace() for block in blocks]) / self._columns.total
             damping, largest = self._damping_now(mean, objective.sums_squares, stayed)
@@ -317,20 +306,6 @@ def named(report: Report, method: Method, solver: Solver) -> Report:
     return report._replace(solver=tf.fill(tf.shape(report.solver), method.solver.names.index(solver.name)))
 
 
-def _within(numbers: float, forms: list) -> list:
-    """Return the forms, None for the largest until all have no more numbers."""
-    kept, taken = list(forms), 0
-    for k in sorted((k for k, form in enumerate(forms) if form), key=lambda k: numbers_of(forms[k])):
-        taken += numbers_of(forms[k])
-        kept[k] = forms[k] if taken <= numbers else None
-    return kept
-
-
-def numbers_of(form: Form) -> int:
-    """Return of how many numbers A, G and their inverses are."""
-    return 2 * sum(math.prod(shape) for shape in form.shapes)
-
-
 def _following(report: Report, allowed: Tensor) -> Tensor:
     """Return λ for the next step, from the `Report` of one of which the batch allowed so many times the wanted α."""
     factor = tf.clip_by_value(allowed**-SPEED, 0.8, 1.25)
@@ -341,72 +316,3 @@ def replayed(factors: list, number: Tensor) -> list:
     """Return factors, computed again in the graph being traced as far as they depend on the number of the step."""
     flat = tf.nest.flatten(factors, expand_composites=True)
     return tf.nest.pack_sequence_as(factors, replay(flat, [(number, number)]), expand_composites=True)
-
-
-class _Sides:
-    """A and G of one weight, and their damped inverses: `[g,i,i]` and `[g,o,o]`, or `[rows]` and `[o,o]` of a table.
-
-    Attributes:
-        numbers: how many are kept.
-        operations: multiply-adds of a product with the inverses, and of the inverses, spread over the steps.
-    """
-
-    def __init__(self, add: Callable, name: str, form: Form, dtype: tf.DType) -> None:
-        self._form, self.numbers = form, numbers_of(form)
-        self.operations = form.products + form.inverses / REFRESHED
-        self._sides, self._inverses = (
-            [add(f"{name_of}_{name}", shape, dtype) for name_of, shape in zip(names, form.shapes)]
-            for names in (("inputs", "outputs"), ("inverse_inputs", "inverse_outputs"))
-        )
-
-    def averaged(self, factors: list, kept: Tensor) -> KroneckerBlock | TableBlock:
-        """Return the block with that of a batch."""
-        new = self.sides(self._form.of(factors))
-        return self.block([kept * one + (1 - kept) * two for one, two in zip(self.kept_sides(), new)])
-
-    def block(self, sides: list[Tensor]) -> KroneckerBlock | TableBlock:
-        """Return the block of these A and G."""
-        return self._form.with_sides(*sides)
-
-    def sides(self, block: KroneckerBlock | TableBlock) -> list[Tensor]:
-        """Return A and G of a block."""
-        return [block.left, block.right]
-
-    def kept_sides(self) -> list[Tensor]:
-        """Return A and G of the batches before."""
-        return [side.value.value() for side in self._sides]
-
-    def kept_inverses(self, damping: Tensor) -> list[Tensor]:
-        """Return their inverses."""
-        return [side.value.value() for side in self._inverses]
-
-    def keep(self, sides: list[Tensor], inverses: list[Tensor]) -> None:
-        """Assign all."""
-        for variable, value in zip((*self._sides, *self._inverses), (*sides, *inverses)):
-            variable.value.assign(value)
-
-
-class _Diagonal:
-    """diag(JᵀJ) of one variable, `[size]`; attributes and methods as of `_Sides`. Its inverse is not kept."""
-
-    def __init__(self, add: Callable, name: str, size: int, dtype: tf.DType) -> None:
-        self._diagonal, self.numbers, self.operations = add(f"diagonal_{name}", (size,), dtype), size, size
-
-    def averaged(self, factors: list, kept: Tensor) -> DiagonalBlock:
-        (old,) = self.kept_sides()
-        return DiagonalBlock(kept * old + (1 - kept) * DiagonalBlock.of(factors).values if factors else old)
-
-    def block(self, sides: list[Tensor]) -> DiagonalBlock:
-        return DiagonalBlock(*sides)
-
-    def sides(self, block: DiagonalBlock) -> list[Tensor]:
-        return [block.values]
-
-    def kept_sides(self) -> list[Tensor]:
-        return [self._diagonal.value.value()]
-
-    def kept_inverses(self, damping: Tensor) -> list[Tensor]:
-        return self.block(self.kept_sides()).inverses(damping)
-
-    def keep(self, sides: list[Tensor], inverses: list[Tensor]) -> None:
-        self._diagonal.value.assign(sides[0])

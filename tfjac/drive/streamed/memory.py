@@ -11,14 +11,14 @@ with what was seen: N = max(2p, 300, seen/10). A batch with as many residuals is
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from tfjac.drive.streamed.kronecker import KroneckerMemory, named
 from tfjac.drive.streamed.least_damping import LeastDamping
-from tfjac.drive.streamed.recalling import BatchMemory, LinearisedObjective, RecallingObjective
+from tfjac.drive.streamed.recalling import BatchMemory, LinearisedObjective, News, RecallingObjective
 from tfjac.graph import ExamplesMix, cond, eager_creation
 from tfjac.jacobians.passes.linearise import NoForwardMode
 from tfjac.linear import arrays
@@ -53,22 +53,6 @@ REPEATS = 3
 def is_same_loss(loss: Tensor, before: Tensor) -> Tensor:
     """Return whether two losses may be those of the same data at the same weights, a bool tensor; not if one is NaN."""
     return tf.abs(loss - before) <= _SAME_LOSS * tf.maximum(tf.abs(loss), tf.abs(before))
-
-
-class News(NamedTuple):
-    """What a step finds.
-
-    Attributes:
-        stayed: scalar bool, whether the variables are where the last step left them.
-        streams: scalar bool, whether the data are new.
-        repeats: int64, how often the same data have come again.
-        steps: int64, how many steps there were before, since other code has set the variables.
-    """
-
-    stayed: tf.Tensor
-    streams: tf.Tensor
-    repeats: tf.Tensor
-    steps: tf.Tensor
 
 
 class Memory:
@@ -212,12 +196,11 @@ class Memory:
         In bfloat16 it is the former always: iterations would end at the rounding of products.
         """
         self.keeps_nothing = False
-        stayed, streams = news.stayed, news.streams
         self._keep_news(news)
 
         def remember(streams: Tensor | None = None) -> tuple:
-            given = objective, drawn, state, method, restrictions, weight, stayed, streams, news.steps
-            return self.model.take_step(*given)
+            given = objective, drawn, state, method, restrictions, weight
+            return self.model.take_step(*given, news._replace(streams=streams))
 
         def iterate() -> tuple:
             solver, start = ConjugateGradientSolver(), LinearisedObjective(objective, drawn)
@@ -227,9 +210,9 @@ class Memory:
         if objective.half is not None:
             state, report, loss = remember()
         elif type(method.damping) is NielsenDamping and method.gram_dtype is None:
-            state, report, loss = remember(streams)
+            state, report, loss = remember(news.streams)
         else:
-            state, report, loss = cond(streams, remember, iterate)
+            state, report, loss = cond(news.streams, remember, iterate)
         self._note(objective, loss)
         sizes = ProblemSizes.of(drawn, method.gram_dtype, method.scaling.is_one_number, method.allowed().budget)
         return Step(state, report, sizes, drawn.num_rows, tf.constant(int(Status.RUNNING)), state)

@@ -1,7 +1,7 @@
 """What steps on mini-batches remember of earlier ones: a contract, and the objective of a batch with such a memory."""
 
 import abc
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import tensorflow as tf
 
@@ -10,6 +10,22 @@ from tfjac.linear.solvers import Solver
 from tfjac.objective.wrapped import WrappedObjective
 from tfjac.steps.objective import Objective
 from tfjac.types import Tensor
+
+
+class News(NamedTuple):
+    """What a step finds.
+
+    Attributes:
+        stayed: scalar bool, whether the variables are where the last step left them.
+        streams: scalar bool, whether the data are new; None where they always are.
+        repeats: int64, how often the same data have come again.
+        steps: int64, how many steps there were before, since other code has set the variables.
+    """
+
+    stayed: tf.Tensor
+    streams: tf.Tensor | None
+    repeats: tf.Tensor
+    steps: tf.Tensor
 
 
 class Quadratic(Protocol):

@@ -62,7 +62,7 @@ class Gradient:
 def differentiated_as(
     expression: Callable, when: Callable[[tf.Operation, Differentiated], bool] = _always, **options: Any
 ) -> Gradient:
-    """Return the `Gradient` of an expression `(op, *inputs)` that equals the outputs of `op`, with its other options."""
+    """Return the `Gradient` of an expression `(op, *inputs)` that equals the outputs of `op`, with other options."""
 
     def of_expression(op: tf.Operation, *cotangents: Tensor | None) -> list[Tensor | None]:
         inputs = [tf.identity(tensor) for tensor in op.inputs]  # one may be read twice: each for itself
