@@ -145,19 +145,20 @@ def unmended(graph: tf.Graph) -> Iterator[None]:
     Those of functions of Python are the same, but for their errors, and stay.
     """
     ops = _with_bodies(graph.get_operations())
-    mended = {op: _private.gradient_name(op) for op in ops if _is_mended(op) and facts_of(op).kind != "python"}
-    for op in mended:
+    mended = [(op, name) for op in ops if facts_of(op).kind != "python" and (name := _mended_by(op)) is not None]
+    for op, _ in mended:
         _private.clear_gradient(op)
     try:
         yield
     finally:
-        for op, name in mended.items():
+        for op, name in mended:
             _private.set_gradient(op, name)
 
 
-def _is_mended(op: tf.Operation) -> bool:
-    found = facts_of(op).gradient
-    return found is not None and _private.gradient_name(op) in [each.name_for(op.type) for each in found.all()]
+def _mended_by(op: tf.Operation) -> str | None:
+    """Return the name of the gradient that took the place of TensorFlow's, None where none did."""
+    found, name = facts_of(op).gradient, _private.gradient_name(op)
+    return name if found is not None and name in [each.name_for(op.type) for each in found.all()] else None
 
 
 def _with_bodies(ops: Iterable[tf.Operation]) -> Iterator[tf.Operation]:
