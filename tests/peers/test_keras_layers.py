@@ -6,7 +6,6 @@ per row. By night the first case of each test is compared; with --all-peers all 
 """
 
 import collections
-import importlib
 import inspect
 import pathlib
 import unittest
@@ -21,7 +20,10 @@ from keras.src.testing.test_case import create_eager_tensors
 import tfjac
 
 LAYERS = pathlib.Path(keras.__file__).parent / "src" / "layers"
-FILES = sorted(path for path in LAYERS.rglob("*_test.py") if "self.run_layer_test(" in path.read_text())
+FOLDERS = ("activations", "attention", "convolutional", "core", "merging", "normalization", "pooling")
+FILES = sorted(
+    path for name in FOLDERS for path in (LAYERS / name).glob("*_test.py") if "self.run_layer_test(" in path.read_text()
+)
 
 pytestmark = pytest.mark.by_day(None)
 
@@ -50,12 +52,12 @@ def test_per_example_gradients(path, monkeypatch, request, record_property):
     keras.config.set_dtype_policy("float64")
     keras.config.set_floatx("float64")
     try:
-        for test in _tests_of_layers(importlib.import_module(name)):
+        for test in _tests_of_layers(pytest.importorskip(name)):
             _run(test)
     finally:
         keras.config.set_dtype_policy(before[0])
         keras.config.set_floatx(before[1])
-    record_property("outcomes", collections.Counter(outcomes))
+    record_property("outcomes", dict(collections.Counter(outcomes)))
 
 
 def _tests_of_layers(module):
@@ -69,7 +71,7 @@ def _run(test):
     test.setUp()
     try:
         getattr(test, test._testMethodName)()
-    except (Compared, unittest.SkipTest):
+    except (Compared, unittest.SkipTest, pytest.skip.Exception):
         pass
     finally:
         test.doCleanups()
@@ -84,7 +86,10 @@ def _compare(layer, data, call_kwargs):
     """Compare the gradients of one layer, and say what became of it."""
     data = keras.tree.map_structure(_in_float64, data)
     floats = [x for x in keras.tree.flatten(data) if x.dtype == tf.float64]
-    _call(layer, data, call_kwargs)
+    try:
+        _call(layer, data, call_kwargs)
+    except tf.errors.OpError:
+        return "no kernel in float64"
     scales = [tf.Variable(np.random.default_rng(1).uniform(0.5, 1.5, x.shape[1:])) for x in floats]
     variables = scales + [variable.value for variable in layer.trainable_variables]
     if not variables or layer.compute_dtype != "float64":
