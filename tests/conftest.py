@@ -22,6 +22,9 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 def pytest_addoption(parser):
     group = parser.getgroup("tfjac")
     group.addoption("--require-native", action="store_true", help="fail, not skip, where there are no native ops")
+    group.addoption(
+        "--all-peers", action="store_true", help="compare each case of other packages' suites, not a sample"
+    )
     group.addoption("--require-gpu", action="store_true", help="fail, not skip, where there is no GPU")
 
 

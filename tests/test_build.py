@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import pty
 import re
 import shutil
 import subprocess
@@ -92,6 +93,25 @@ def test_only_what_changed_is_compiled(program, capsys):
     header.unlink()
     with pytest.raises(BuildError, match=r"failed to make one\.o:.*one\.h"):
         builds(program, capsys)
+
+
+def test_the_terminal_is_told_once_what_pip_keeps_to_itself(tmp_path):
+    """Standard output is a pipe, as it is for what pip calls; a terminal is the one of the session."""
+    ours, theirs = pty.openpty()
+    program = f"""
+import os, pathlib
+from build_tools.compilation import Step, run_steps
+os.open({os.ttyname(theirs)!r}, os.O_RDWR)  # the first that a session opens
+step = Step(("sh", "-c", 'touch "$2"', "sh"), pathlib.Path({str(tmp_path / "made")!r}))
+for _ in range(2):
+    run_steps([step], 1, "compiling, about a minute")
+"""
+    command = [sys.executable, "-c", program]
+    printed = subprocess.run(command, cwd=ROOT, start_new_session=True, check=True, stdout=subprocess.PIPE, text=True)
+    shown = os.read(ours, 1000)
+    os.close(ours), os.close(theirs)
+    assert shown == b"\r\ncompiling, about a minute\r\n"
+    assert printed.stdout == f"tfjac: building 1 of 1: {tmp_path.name}/made\n"
 
 
 def test_what_was_interrupted_is_done_again(program, capsys):
