@@ -135,7 +135,7 @@ def mend(ops: Sequence[tf.Operation], sources: Iterable[Tensor] | None = None) -
         if gradient is not None:
             _private.set_gradient(op, gradient.name_for(op.type))
     if sources is not None:
-        _check_not_refused(ops, references(sources))
+        _check_not_refused(ops, reached)
 
 
 @contextlib.contextmanager
@@ -172,9 +172,8 @@ def _bodies(op: tf.Operation) -> list[tf.Graph]:
     return [body for attribute in facts_of(op).bodies for body in _private.function_bodies(op, attribute)]
 
 
-def _check_not_refused(ops: Sequence[tf.Operation], sources: set) -> None:
-    """Check `ops`, and those of their bodies, given the `ref()` of what is differentiated by: constants, it may be."""
-    reached = _reached(ops, sources)
+def _check_not_refused(ops: Sequence[tf.Operation], reached: set) -> None:
+    """Check `ops`, and those of their bodies, given what `_reached` returns of them."""
     for op in ops:
         refused_inputs = facts_of(op).refused_inputs
         if refused_inputs is not None:
@@ -182,7 +181,8 @@ def _check_not_refused(ops: Sequence[tf.Operation], sources: set) -> None:
             if any(op.inputs[k].ref() in reached for k in inputs):
                 raise _refusal(op, because)
         for body in _bodies(op):
-            _check_not_refused(body.get_operations(), _parameters_reached(op, body, reached))
+            inner = body.get_operations()
+            _check_not_refused(inner, _reached(inner, _parameters_reached(op, body, reached)))
 
 
 def _reached(ops: Iterable[tf.Operation], sources: set) -> set:

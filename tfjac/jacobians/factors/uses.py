@@ -14,7 +14,7 @@ from tfjac.types import Tensor
 READ = "ReadVariableOp"
 """The type of the op by which a variable is read."""
 
-ROWS_OF_WEIGHT = "rows of a weight"
+ROWS_OF_WEIGHT = "rows-of-a-weight"
 """Stands in the place of an op type where an op takes a row for each example of what another one takes whole."""
 
 
