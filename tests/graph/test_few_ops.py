@@ -3,7 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
-from tfjac.graph import cond, lean_function, shared_constants, while_loop
+from tfjac.graph import cond, inline_calls, lean_function, shared_constants, while_loop
 
 
 def _constants(graph):
@@ -115,3 +115,17 @@ def test_a_size_is_one_op():
     sizes, products = function(tf.constant([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]), tf.constant([1, 2, 3]))
     assert [int(size) for size in sizes] == [4, 4, 6, 6]
     np.testing.assert_allclose(products, [[2, 20]] * 2)
+
+
+def test_a_root_that_no_gradient_reaches_leaves_other_products_alone():
+    """Those by which zero wins take the time of several, as in each step on the scaled residuals of a cross-entropy."""
+
+    def types_of_ops(read):
+        with tf.Graph().as_default() as graph:
+            x = tf.compat.v1.placeholder(tf.float64, [3])
+            values = x * x * tf.sqrt(read(x)) + tf.math.squared_difference(x, tf.constant(1.0, tf.float64))
+            tf.gradients(inline_calls([values], depends_on=[x]), x)
+        return {op.type for op in graph.get_operations()}
+
+    assert "MulNoNan" in types_of_ops(tf.identity)
+    assert "MulNoNan" not in types_of_ops(tf.stop_gradient)
