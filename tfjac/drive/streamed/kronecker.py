@@ -3,9 +3,9 @@
 Of each weight that multiplies data, A = mean a aᵀ and G = Σ d dᵀ are kept, which fade by β with each batch (K-FAC,
 Martens & Grosse 2015; convolutions, Grosse & Martens 2016). Batches count for what their loss is the mean of. d is that
 of one random combination of the outputs of each example: the mean of d dᵀ over the signs is that of all outputs. Of a
-table that is read by index A is diagonal. Of what has no such factors, diag(JᵀJ) is kept. All is renewed after each of
-the first steps, and after every fifth one from then on: losses by steps stayed as they were. With P the inverse of all
-that, damped by λ, and δ the step before, a step is
+table that is read by index A is diagonal. Of what has no such factors, diag(JᵀJ) is kept. All is renewed with each of
+the first batches, and with every fifth one from then on. With P the inverse of all that, damped by λ, and δ the step
+before, a step is
 
     p = −αPg + μδ
 
