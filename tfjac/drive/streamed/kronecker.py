@@ -40,7 +40,7 @@ from tfjac.graph import cond, eager_creation, replay
 from tfjac.linear.columns import Columns
 from tfjac.linear.contracts import LinearModel
 from tfjac.linear.factors.kronecker_block import form_of
-from tfjac.linear.model import FreeLinearisation, num_examples, square_and_variance
+from tfjac.linear.model import num_examples
 from tfjac.linear.solvers import ConjugateGradientSolver
 from tfjac.linear.solvers.base import Cost, Solver, zeros_unless
 from tfjac.linear.solvers.plan import Plan
@@ -77,12 +77,6 @@ SHORT, ENOUGH = 0.1, 2400
 
 KEPT_OF_STIFFNESS = 0.8
 """By what κ fades: λ follows it, and so overshoots where κ is slow."""
-
-FAR = 5.0
-"""Residuals are far from zero if the sum of their squares is so many times that of deviations from their means."""
-
-FIRST = 3
-"""Steps that may move offsets alone. Outputs that are linear need one; `softplus` and `relu`, up to three."""
 
 LIVE = 2
 """What is kept is held so many times while a step is taken: as it was, and as it will be."""
@@ -168,9 +162,7 @@ class KroneckerMemory:
             tf.where(stayed, each.value.value(), tf.zeros([], each.dtype)) for each in (self._steps, self._examples)
         )
         examples = tf.cast(num_examples(batch, objective.num_parts), tf.float64)
-        batch, alone = _offsets_first(batch, objective, is_new & (steps < FIRST))
-        begun = tf.cast(tf.minimum(SHORT + (1 - SHORT) * seen / ENOUGH, 1.0), self.dtype)
-        share = tf.where(alone, tf.ones_like(begun), begun)
+        share = tf.cast(tf.minimum(SHORT + (1 - SHORT) * seen / ENOUGH, 1.0), self.dtype)
         if self._share is not None:
             share *= tf.clip_by_value(tf.cast(self._share(), self.dtype), 0, 1)
         begun = tf.cast(steps, self.dtype)
@@ -277,28 +269,6 @@ class KroneckerMemory:
             largest = tf.maximum(largest, mean)
             damping = tf.where(damping > 0, damping, mean)
         return damping if sums_squares else tf.maximum(damping, LEAST * self._wanted * largest), largest
-
-
-def _offsets_first(batch: LinearModel, objective: SummedObjective, is_first: Tensor) -> tuple[LinearModel, Tensor]:
-    """Return the `LinearModel` of a batch, and whether it is in offsets of outputs alone: a first one, far from zero.
-
-    All weights could explain the mean of the targets, and each block takes that for its own: what lies under the last
-    layer saturates. Offsets are the vectors among the variables that residuals are linear in. Far are residuals whose
-    means are twice as large as their deviation from these.
-
-    Args:
-        batch: the `LinearModel`.
-        objective: its `SummedObjective`.
-        is_first: scalar bool.
-    """
-    linear = objective.linear_variables() if objective.sums_squares else []
-    offsets = [k for k in linear if objective.columns.shapes[k].rank == 1]
-    if not offsets:
-        return batch, tf.constant(False)
-    square, variance = square_and_variance(batch, objective.num_parts)
-    is_offset = [tf.fill([size], k in offsets) for k, size in enumerate(objective.columns.sizes)]
-    alone = is_first & (square > FAR * variance)
-    return FreeLinearisation(batch, tf.concat(is_offset, axis=0) | ~alone), alone
 
 
 def named(report: Report, method: Method, solver: Solver) -> Report:
