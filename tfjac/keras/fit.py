@@ -19,6 +19,7 @@ from tfjac.keras.callbacks import Convergence
 from tfjac.keras.first_step import TRACING
 from tfjac.keras.fitting_data import FittingData, refuse_negative, validation_dataset
 from tfjac.keras.levenberg_marquardt import LevenbergMarquardt
+from tfjac.keras.linear_start import start_near
 from tfjac.keras.moving_statistics import statistics_callbacks
 from tfjac.progress import shown
 from tfjac.steps.acceleration import AutoAcceleration
@@ -123,6 +124,8 @@ def fit(
         loss = None if loss == "mse" else loss
     data_are = {"is_summed": batches is not None, "is_validated": validation is not None}
     _compile_or_check(model, loss, memory_budget, steps=max_steps, **data_are)
+    if batches is not None:
+        start_near(model, batches)
     optimizer = model.optimizer
     convergence = Convergence(ftol, xtol, gtol, patience=_IDLE)
     watching = [convergence, _LossAfterSteps(), *tf.nest.flatten(() if callbacks is None else callbacks)]

@@ -10,7 +10,7 @@ vectors among these weights:
     b = −Jᵀ(r − J w) / diag(JᵀJ),    v = ‖r − J w + J b‖²
 
 The *start* takes the place of the step on one of the first batches, if it leaves a fifth of the squares or less. The
-weights are multiplied by s, so that outputs deviate no more than targets, and b is added. The next batch begins anew:
+weights are multiplied by s, so that outputs deviate no more than targets, and b is added. The next batch begins again:
 
     w ← s w + b,    s = min(1, √(v / ‖J w‖²))
 
@@ -70,6 +70,18 @@ def in_units(objective: Any, kept: Any, steps: Tensor) -> Any:
     return ObjectiveInUnits(objective, linear, kept, steps) if some else objective
 
 
+def report_of(objective: Any, report: Report) -> Report:
+    """Return the `Report` of a step on what `in_units` returned, or that of going to the start instead."""
+    if not isinstance(objective, ObjectiveInUnits):
+        return report
+    fallen, before = objective.fallen, objective.before
+    return report._replace(
+        cost=tf.where(fallen > 0, before - fallen, report.cost),
+        reduction=tf.where(fallen > 0, fallen, report.reduction),
+        status=tf.where(fallen > 0, int(Status.RUNNING), report.status),
+    )
+
+
 class ObjectiveInUnits(WrappedObjective):
     """A `SummedObjective` in other units of some variables.
 
@@ -81,6 +93,7 @@ class ObjectiveInUnits(WrappedObjective):
 
     Attributes:
         inner: the objective, as given.
+        before, fallen: once linearised, F where the graph computed it, and by how much the start lowers it; zero for none.
     """
 
     def __init__(self, objective: Any, changed: tuple, kept: Any, steps: Tensor) -> None:
@@ -104,9 +117,10 @@ class ObjectiveInUnits(WrappedObjective):
     def _units_of(self, model: LinearModel) -> Units:
         """Return the `Units`, and keep them; from a start, which a cost without bounds is told of, no step is tried."""
         kept = self._kept.value.value()
-        unit, self._gained = cond(kept > 0, lambda: (kept, tf.zeros_like(kept)), lambda: self._first(model))
+        unit, fallen = cond(kept > 0, lambda: (kept, tf.zeros_like(kept)), lambda: self._first(model))
         self._kept.value.assign(unit)
-        self._before, self.cost = self.cost, tf.where(self._gained > 0, np.inf, self.cost)
+        self.before, self.fallen = self.cost, tf.cast(fallen, self.cost.dtype)
+        self.cost = tf.where(fallen > 0, np.inf, self.cost)
         return Units.of(self.columns, tf.cast(tf.where(unit > 0, unit, tf.ones_like(unit)), model.dtype), self._changed)
 
     def _first(self, model: LinearModel) -> tuple[Tensor, Tensor]:
@@ -138,17 +152,9 @@ class ObjectiveInUnits(WrappedObjective):
         unit = tf.sqrt(tf.where(variance > 0, variance, whole) / tf.reduce_max(largest))
         counts = tf.math.is_finite(unit) & (unit > 0) & ~begins
         unit = tf.where((unit > LARGE) | (unit < TINY), unit, 1.0)
-        found = tf.where(counts, unit, 0.0), tf.where(begins, (before - after) / 2, 0.0)
+        fallen = (before - after) / 2 if self.sums_squares else tf.cast(self.cost - self.evaluate(), model.dtype)
+        found = tf.where(counts, unit, 0.0), tf.where(begins, fallen, 0.0)
         return tf.cast(found[0], self._kept.dtype), tf.cast(found[1], self._kept.dtype)
-
-    def told(self, report: Report) -> Report:
-        """Return the `Report` of a step, or of going to the start."""
-        begins, gained = self._gained > 0, tf.cast(self._gained, self._before.dtype)
-        return report._replace(
-            cost=tf.where(begins, self._before - gained, report.cost),
-            reduction=tf.where(begins, gained, report.reduction),
-            status=tf.where(begins, int(Status.RUNNING), report.status),
-        )
 
     def position(self, values: list[Tensor]) -> Tensor:
         """Return the place where the variables hold `values`, `[p]`."""
