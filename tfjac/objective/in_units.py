@@ -93,7 +93,7 @@ class ObjectiveInUnits(WrappedObjective):
 
     Attributes:
         inner: the objective, as given.
-        before, fallen: once linearised, F where the graph computed it, and by how much the start lowers it; zero for none.
+        before, fallen: once linearised, F where the graph computed it, and by how much the start lowers it, if any.
     """
 
     def __init__(self, objective: Any, changed: tuple, kept: Any, steps: Tensor) -> None:
@@ -120,7 +120,7 @@ class ObjectiveInUnits(WrappedObjective):
         unit, fallen = cond(kept > 0, lambda: (kept, tf.zeros_like(kept)), lambda: self._first(model))
         self._kept.value.assign(unit)
         self.before, self.fallen = self.cost, tf.cast(fallen, self.cost.dtype)
-        self.cost = tf.where(fallen > 0, np.inf, self.cost)
+        self.cost = tf.where(fallen > 0, tf.constant(np.inf, self.cost.dtype), self.cost)
         return Units.of(self.columns, tf.cast(tf.where(unit > 0, unit, tf.ones_like(unit)), model.dtype), self._changed)
 
     def _first(self, model: LinearModel) -> tuple[Tensor, Tensor]:
