@@ -153,7 +153,7 @@ CG = ConjugateGradientSolver(tolerance=1e-12, max_iterations=500)
 @pytest.mark.parametrize("outputs", [1, 2])
 def test_a_step_is_that_of_numpy(solver, outputs):
     with floating("float64"):
-        model, y = mlp(outputs=outputs), np.concatenate([50 + 70 * Y, 10 - 30 * Y], axis=1)[:, :outputs]
+        model, y = mlp(outputs=outputs), np.concatenate([70 * Y, -30 * Y], axis=1)[:, :outputs]
         expected, unit = step_in_numpy(model, X, y)
         found, optimizer = first_step(model, X, y, solver=solver)
     assert 20 < unit < 80
