@@ -154,8 +154,8 @@ CG = ConjugateGradientSolver(tolerance=1e-12, max_iterations=500)
 def test_a_step_is_that_of_numpy(solver, outputs):
     with floating("float64"):
         model, y = mlp(outputs=outputs), np.concatenate([70 * Y, -30 * Y], axis=1)[:, :outputs]
-        expected, unit = step_in_numpy(model, X, y)
-        found, optimizer = first_step(model, X, y, solver=solver)
+        expected, unit = step_in_numpy(model, X, y, initial=1.0)
+        found, optimizer = first_step(model, X, y, solver=solver, damping=NielsenDamping(1.0))
     assert 20 < unit < 80
     np.testing.assert_allclose(optimizer._state.unit.numpy(), unit, rtol=1e-6)
     np.testing.assert_allclose(found, expected, rtol=2e-5, atol=2e-5 * np.abs(expected).max())
