@@ -138,7 +138,7 @@ $(FOR_TESTS): pyproject.toml | install
 
 # tensorflow-graphics, which benchmarks compare with, asks for much that its optimizer does not need.
 $(FOR_BENCH): pyproject.toml | $(FOR_TESTS)
-	$(EDITABLE) ".[bench]"
+	$(EDITABLE) ".[bench,cluster]"
 	$(RUN) -m pip install --quiet --no-deps tensorflow-graphics
 	@touch $@
 

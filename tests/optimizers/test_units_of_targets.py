@@ -135,9 +135,10 @@ def step_in_numpy(model, x, y, weights=None, penalty=0.0, initial=1e-2):
     gram, w = jacobian.T @ jacobian, flat_values(variables)
     last = np.arange(len(w)) >= len(w) - sum(int(np.prod(v.shape)) for v in variables[-2:])
     to_explain = r - jacobian @ np.where(last, w, 0)
-    spread = len(x) * np.var(to_explain.reshape(len(x), m), axis=0, ddof=1).sum()
+    offsets = jacobian[:, len(w) - m :]
+    spread = np.square(to_explain - offsets @ np.linalg.lstsq(offsets, to_explain, rcond=None)[0]).sum()
     unit = np.sqrt(spread / np.diag(gram)[last].reshape(-1, m).sum(axis=1).max())  # of each input, and of the bias
-    unit = unit if unit > 2 else 1.0
+    unit = 1.0 if 0.1 <= unit <= 2 else unit
     scale = np.where(last, unit**-2, 1.0)
     kernels = np.concatenate([np.full(int(np.prod(v.shape)), 2 * penalty * (len(v.shape) == 2)) for v in variables])
     damping = initial * (np.diag(gram) / scale).max()
@@ -152,9 +153,9 @@ CG = ConjugateGradientSolver(tolerance=1e-12, max_iterations=500)
 @pytest.mark.parametrize("outputs", [1, 2])
 def test_a_step_is_that_of_numpy(solver, outputs):
     with floating("float64"):
-        model, y = mlp(outputs=outputs), np.concatenate([500 + 70 * Y, 10 - 30 * Y], axis=1)[:, :outputs]
-        expected, unit = step_in_numpy(model, X, y)
-        found, optimizer = first_step(model, X, y, solver=solver)
+        model, y = mlp(outputs=outputs), np.concatenate([70 * Y, -30 * Y], axis=1)[:, :outputs]
+        expected, unit = step_in_numpy(model, X, y, initial=1.0)
+        found, optimizer = first_step(model, X, y, solver=solver, damping=NielsenDamping(1.0))
     assert 20 < unit < 80
     np.testing.assert_allclose(optimizer._state.unit.numpy(), unit, rtol=1e-6)
     np.testing.assert_allclose(found, expected, rtol=2e-5, atol=2e-5 * np.abs(expected).max())

@@ -124,7 +124,8 @@ def fit(
         loss = None if loss == "mse" else loss
     data_are = {"is_summed": batches is not None, "is_validated": validation is not None}
     _compile_or_check(model, loss, memory_budget, steps=max_steps, **data_are)
-    start_near(model, data.whole() if batches is None else batches)
+    if batches is not None:
+        start_near(model, batches)
     optimizer = model.optimizer
     convergence = Convergence(ftol, xtol, gtol, patience=_IDLE)
     watching = [convergence, _LossAfterSteps(), *tf.nest.flatten(() if callbacks is None else callbacks)]

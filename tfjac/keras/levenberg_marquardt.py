@@ -31,7 +31,7 @@ from tfjac.keras.state import StateVariables
 from tfjac.linear.solvers import get_solver
 from tfjac.linear.solvers.plan import Plan
 from tfjac.linear.solvers.problem_sizes import ProblemSizes
-from tfjac.objective.in_units import in_units
+from tfjac.objective.in_units import in_units, report_of
 from tfjac.objective.objective import LocalObjective
 from tfjac.objective.residuals import inlined, objective_of_loss, objective_of_residuals
 from tfjac.objective.tracing.callables import as_data, function_of_data
@@ -317,7 +317,7 @@ class LevenbergMarquardt(StepDiagnostics, SavesLateVariables, keras.optimizers.O
 
     def _advance(self, objective: Any, weight: Any = 1.0) -> Report:
         """Take a step on an `Objective` that counts for `weight` among those of other batches; return the `Report`."""
-        state, objective = self._state.read(), in_units(objective, self._state.unit)
+        state, objective = self._state.read(), in_units(objective, self._state.unit, self._iterations.value.value())
         if self._method.evidence:
             self._state.write_precisions(first_precisions(objective, self._state.read_precisions()))
             precisions = self._state.read_precisions()
@@ -326,13 +326,13 @@ class LevenbergMarquardt(StepDiagnostics, SavesLateVariables, keras.optimizers.O
         else:
             given = objective, state, self._method, Restrictions(box_of_constraints(objective.variables))
             step = take_step(*given) if self._memory is None else self._memory.take_step(*given, weight)
-        self._sizes = step.sizes
+        self._sizes, report = step.sizes, report_of(objective, step.report)
         self.pitfalls.look_at_objective(objective.sums_squares)
         self._state.write_state(step.state)
         is_alone = (self._memory is None or self._memory.keeps_nothing) and not self._method.evidence
-        self._state.write_report(step.report, None if self._is_random else step.num_residuals, is_alone)
+        self._state.write_report(report, None if self._is_random else step.num_residuals, is_alone)
         self._iterations.value.assign_add(1)
-        return step.report
+        return report
 
     def _variables_of_step(self, variables: Sequence[Variable] | None) -> list:
         """Return the variables the optimizer was built for, building it if this is the first call."""

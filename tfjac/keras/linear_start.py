@@ -1,9 +1,7 @@
-"""A start for targets that are far from what a new network gives: its last layer, solved as a linear model.
+"""A start for sums over batches whose targets are far from what a new network gives: the last layer, solved alone.
 
-Weights of a new network are of size one, and so are its outputs. If the targets are of size 10⁵, all weights have to
-grow so far, and gradients of a large loss look small beside it. If they are of size 10⁻⁵, or far from zero beside what
-they differ by, all weights explain their mean first. The last layer is linear, so its best weights are those of a
-linear least-squares problem, and none of the others need to move for that.
+A step on one batch begins in the unit of the targets by itself, see `objective/in_units.py`; on sums of many D is I.
+The last layer is linear: its best weights are those of a linear least-squares problem, and no others need to move.
 """
 
 from typing import Any

@@ -17,6 +17,7 @@ Reference: N. N. Schraudolph, "Fast curvature matrix-vector products for second-
 import abc
 import dataclasses
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -198,6 +199,11 @@ class DenseTerm(Term):
     def diagonal(self) -> None:
         """Return None: elements depend on one another."""
         return None
+
+
+def are_errors(objective: Any) -> bool:
+    """Return whether all that an objective sums up is of errors in the unit of the targets."""
+    return objective.sums_squares or (bool(objective.terms) and all(term.of_errors for term in objective.terms))
 
 
 def none_if_turned(curvature: Tensor, weight: Tensor) -> Tensor:

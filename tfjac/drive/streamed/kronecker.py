@@ -29,6 +29,7 @@ many variables.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import tensorflow as tf
@@ -40,7 +41,7 @@ from tfjac.graph import cond, eager_creation, replay
 from tfjac.linear.columns import Columns
 from tfjac.linear.contracts import LinearModel
 from tfjac.linear.factors.kronecker_block import form_of
-from tfjac.linear.model import FreeLinearisation, num_examples, square_and_variance
+from tfjac.linear.model import num_examples
 from tfjac.linear.solvers import ConjugateGradientSolver
 from tfjac.linear.solvers.base import Cost, Solver, zeros_unless
 from tfjac.linear.solvers.plan import Plan
@@ -77,12 +78,6 @@ SHORT, ENOUGH = 0.1, 2400
 
 KEPT_OF_STIFFNESS = 0.8
 """By what κ fades: λ follows it, and so overshoots where κ is slow."""
-
-FAR = 5.0
-"""Residuals are far from zero if the sum of their squares is so many times that of deviations from their means."""
-
-FIRST = 3
-"""Steps that may move offsets alone. Outputs that are linear need one; `softplus` and `relu`, up to three."""
 
 LIVE = 2
 """What is kept is held so many times while a step is taken: as it was, and as it will be."""
@@ -168,9 +163,7 @@ class KroneckerMemory:
             tf.where(stayed, each.value.value(), tf.zeros([], each.dtype)) for each in (self._steps, self._examples)
         )
         examples = tf.cast(num_examples(batch, objective.num_parts), tf.float64)
-        batch, alone = _offsets_first(batch, objective, is_new & (steps < FIRST))
-        begun = tf.cast(tf.minimum(SHORT + (1 - SHORT) * seen / ENOUGH, 1.0), self.dtype)
-        share = tf.where(alone, tf.ones_like(begun), begun)
+        share = tf.cast(tf.minimum(SHORT + (1 - SHORT) * seen / ENOUGH, 1.0), self.dtype)
         if self._share is not None:
             share *= tf.clip_by_value(tf.cast(self._share(), self.dtype), 0, 1)
         begun = tf.cast(steps, self.dtype)
@@ -179,25 +172,19 @@ class KroneckerMemory:
         weight_of_all = tf.where(is_due, weight_of_all, self._weight.value.value())
         kept = zeros_unless(is_new, kept)
         factors, sizes = batch.jacobian.factors(), self._columns.sizes
+        damping_of = partial(self._damping_now, objective.sums_squares, stayed)
 
-        def renewed() -> list[Any]:
-            again = replayed(factors, news.steps)
-            blocks = [part.averaged(each, kept) for part, each in zip(self._parts, again)]
-            mean = tf.add_n([block.trace() for block in blocks]) / self._columns.total
-            damping, largest = self._damping_now(mean, objective.sums_squares, stayed)
-            masses = [damping] * len(sizes)
-            if streams is not None:
-                used = tf.where(streams | (state.damping[0] <= 0), damping, state.damping[0])
-                masses = tf.split(used + zeros_unless(~streams, batch.prior.precision), sizes)
-            inverses = [block.inverses(mass) for block, mass in zip(blocks, masses)]
-            return [[part.sides(block) for part, block in zip(self._parts, blocks)], inverses, damping, largest]
+        def masses(damping: Tensor) -> list[Tensor]:
+            if streams is None:
+                return [damping] * len(sizes)
+            used = tf.where(streams | (state.damping[0] <= 0), damping, state.damping[0])
+            return tf.split(used + zeros_unless(~streams, batch.prior.precision), sizes)
 
-        def as_kept() -> list[Any]:
-            damping, largest = self._damping_now(None, objective.sums_squares, stayed)
-            sides = [part.kept_sides() for part in self._parts]
-            return [sides, [part.kept_inverses(damping) for part in self._parts], damping, largest]
-
-        sides, inverses, damping, largest = cond(is_due, renewed, as_kept)
+        sides, inverses, damping, largest, is_finite = cond(
+            is_due,
+            lambda: self._renewed(replayed(factors, news.steps), kept, masses, damping_of),
+            lambda: self._as_kept(damping_of),
+        )
         curvature = [part.block(each) for part, each in zip(self._parts, sides)]
         growth = 2 * tf.ones_like(damping)
         if streams is not None:
@@ -230,34 +217,51 @@ class KroneckerMemory:
         rests = tf.equal(share, 0) & is_new & ~report.accepted & ~is_idle
         report = report._replace(status=tf.where(rests, int(Status.ZERO_LEARNING_RATE), report.status))
         wanted = is_new & (weight > 0) & ~is_idle
-        wanted &= all_finite(diagonal, solver.stiffness, *tf.nest.flatten(inverses))
+        wanted &= is_finite & tf.math.is_finite(solver.stiffness)
         following = tf.where(rests, damping, _following(report, solver.allowed / (part * self._wanted)))
+
+        values = moved, following, solver.stiffness, largest, weight_of_all, steps + 1, seen + examples
+        shown = cond(wanted, lambda: self._keep(is_due, sides, inverses, values), lambda: damping)
+        names = method.damping.state_names
+        told = [shown if name == "damping" else value for name, value in zip(names, state.damping)]
+        if streams is not None:
+            told = [tf.where(streams, one, other) for one, other in zip(told, step.state.damping)]
+        return State(tuple(told), state.scaling), report, tf.cast(report.cost, tf.float64)
+
+    def _renewed(self, factors: list, kept: Tensor, masses: Callable, damping_of: Callable) -> list[Any]:
+        """Return sides and inverses with those of a batch, λ, the largest mean, and whether all sides are finite.
+
+        Args:
+            factors: for each variable a list of `Factor`.
+            kept: scalar, the share of earlier batches.
+            masses: function from λ to what is added to each block.
+            damping_of: function from the mean of diag(JᵀJ) to λ and the largest mean so far.
+        """
+        blocks = [part.averaged(each, kept) for part, each in zip(self._parts, factors)]
+        damping, largest = damping_of(tf.add_n([block.trace() for block in blocks]) / self._columns.total)
+        sides = [part.sides(block) for part, block in zip(self._parts, blocks)]
+        inverses = [block.inverses(mass) for block, mass in zip(blocks, masses(damping))]
+        return [sides, inverses, damping, largest, all_finite(*tf.nest.flatten([sides, inverses]))]
+
+    def _as_kept(self, damping_of: Callable) -> list[Any]:
+        """Return the same as it was kept, which is finite."""
+        damping, largest = damping_of(None)
+        sides = [part.kept_sides() for part in self._parts]
+        return [sides, [part.kept_inverses(damping) for part in self._parts], damping, largest, tf.constant(True)]
+
+    def _keep(self, is_due: Tensor, sides: list, inverses: list, values: tuple) -> Tensor:
+        """Assign what is to be kept, sides and inverses where they are new; return λ."""
 
         def keep_factors() -> Tensor:
             for part, block, inverse in zip(self._parts, sides, inverses):
                 part.keep(block, inverse)
             return is_due
 
-        def keep() -> Tensor:
-            cond(is_due, keep_factors, lambda: is_due)
-            for variable, value in (
-                (self._last, moved),
-                (self._damping, following),
-                (self._stiffness, solver.stiffness),
-                (self._largest, largest),
-                (self._weight, weight_of_all),
-            ):
-                variable.value.assign(value)
-            self._steps.value.assign(steps + 1)
-            self._examples.value.assign(seen + examples)
-            return following
-
-        shown = cond(wanted, keep, lambda: damping)
-        names = method.damping.state_names
-        told = [shown if name == "damping" else value for name, value in zip(names, state.damping)]
-        if streams is not None:
-            told = [tf.where(streams, one, other) for one, other in zip(told, step.state.damping)]
-        return State(tuple(told), state.scaling), report, tf.cast(report.cost, tf.float64)
+        cond(is_due, keep_factors, lambda: is_due)
+        kept = self._last, self._damping, self._stiffness, self._largest, self._weight, self._steps, self._examples
+        for variable, value in zip(kept, values):
+            variable.value.assign(value)
+        return values[1]
 
     def _share_of_earlier(self, of_alike: Tensor, weight: Any) -> tuple[Tensor, Tensor]:
         """Return the share of earlier batches in what is kept, beside one of a weight, and the mean of weights.
@@ -269,7 +273,7 @@ class KroneckerMemory:
         mean = earlier + (1 - of_alike) * tf.cast(weight, self.dtype)
         return tf.math.divide_no_nan(earlier, mean), mean
 
-    def _damping_now(self, mean: Tensor | None, sums_squares: bool, stayed: Tensor) -> tuple[Tensor, Tensor]:
+    def _damping_now(self, sums_squares: bool, stayed: Tensor, mean: Tensor | None) -> tuple[Tensor, Tensor]:
         """Return λ, and the largest mean of diag(JᵀJ) so far, given the mean, or None where it is not known."""
         before, damping = (each.value.value() * tf.cast(stayed, self.dtype) for each in (self._largest, self._damping))
         largest = FORGETS_LARGEST * before
@@ -277,28 +281,6 @@ class KroneckerMemory:
             largest = tf.maximum(largest, mean)
             damping = tf.where(damping > 0, damping, mean)
         return damping if sums_squares else tf.maximum(damping, LEAST * self._wanted * largest), largest
-
-
-def _offsets_first(batch: LinearModel, objective: SummedObjective, is_first: Tensor) -> tuple[LinearModel, Tensor]:
-    """Return the `LinearModel` of a batch, and whether it is in offsets of outputs alone: a first one, far from zero.
-
-    All weights could explain the mean of the targets, and each block takes that for its own: what lies under the last
-    layer saturates. Offsets are the vectors among the variables that residuals are linear in. Far are residuals whose
-    means are twice as large as their deviation from these.
-
-    Args:
-        batch: the `LinearModel`.
-        objective: its `SummedObjective`.
-        is_first: scalar bool.
-    """
-    linear = objective.linear_variables() if objective.sums_squares else []
-    offsets = [k for k in linear if objective.columns.shapes[k].rank == 1]
-    if not offsets:
-        return batch, tf.constant(False)
-    square, variance = square_and_variance(batch, objective.num_parts)
-    is_offset = [tf.fill([size], k in offsets) for k, size in enumerate(objective.columns.sizes)]
-    alone = is_first & (square > FAR * variance)
-    return FreeLinearisation(batch, tf.concat(is_offset, axis=0) | ~alone), alone
 
 
 def named(report: Report, method: Method, solver: Solver) -> Report:

@@ -23,6 +23,7 @@ import tensorflow as tf
 
 from tfjac.linear.contracts import LinearModel
 from tfjac.linear.model import num_examples, square_and_variance
+from tfjac.objective.terms import are_errors
 from tfjac.steps.method import Method
 from tfjac.steps.objective import SummedObjective
 from tfjac.steps.records import State
@@ -56,7 +57,7 @@ class LeastDamping:
             objective: `SummedObjective` of the batch; batch: its `LinearModel`.
             stayed: scalar bool, whether the weights are where the step before left them; if not, all begins again.
         """
-        if not _of_errors(objective):
+        if not are_errors(objective):
             return
         square, variance = (tf.cast(each, tf.float64) for each in square_and_variance(batch, objective.num_parts))
         counts = tf.math.is_finite(square) & tf.math.is_finite(variance) & (square > 0)
@@ -91,7 +92,7 @@ class LeastDamping:
         diagonal = tf.cast(diagonal, state.scaling.dtype)
         metric = method.damping.metric(state.damping, method.scaling.update(state.scaling, diagonal))
         examples = tf.cast(num_examples(batch, objective.num_parts), metric.dtype)
-        share = tf.cast(self.share(most), metric.dtype) if _of_errors(objective) else OF_OTHER_LOSSES
+        share = tf.cast(self.share(most), metric.dtype) if are_errors(objective) else OF_OTHER_LOSSES
         least = share * tf.math.divide_no_nan(tf.reduce_sum(diagonal / metric), examples)
         names = method.damping.state_names
         raised = [tf.maximum(value, least) if name == "damping" else value for name, value in zip(names, state.damping)]
@@ -105,8 +106,3 @@ class LeastDamping:
         variance = self._variance.value.value()
         noise = tf.exp(short + OF_FALL * tf.minimum(short - long, 0.0))
         return tf.where(variance > 0, tf.minimum(OF_UNEXPLAINED * noise / variance, most), most)
-
-
-def _of_errors(objective: SummedObjective) -> bool:
-    """Return whether all that is summed up is of errors in the unit of the targets."""
-    return objective.sums_squares or (bool(objective.terms) and all(term.of_errors for term in objective.terms))

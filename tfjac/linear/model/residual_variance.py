@@ -19,14 +19,13 @@ def num_examples(batch: LinearModel, num_parts: int) -> Tensor:
     return tf.reduce_max([tf.add_n(numbers[first::step]) for first in range(step)])
 
 
-def square_and_variance(batch: LinearModel, num_parts: int, residual: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def square_and_variance(batch: LinearModel, num_parts: int) -> tuple[Tensor, Tensor]:
     """Return Σ r² of a batch, and what it would be about the mean of each output; the latter zero for one example.
 
     Args:
         batch: `LinearModel`; num_parts: of how many it is the sum, which have the same blocks.
-        residual: `[rows]`, what is in the place of r.
     """
-    residual = batch.residual if residual is None else residual
+    residual = batch.residual
     sizes = [block.examples_and_outputs for block in batch.jacobian.operators]
     parts = tf.split(residual, [examples * outputs for examples, outputs in sizes]) if sizes else []
     blocks = [tf.reshape(part, [-1, outputs]) for part, (_, outputs) in zip(parts, sizes)]
