@@ -514,6 +514,17 @@ def test_variables_of_other_lengths_and_sizes_that_cannot_be():
         least_squares(by_counting, x, args=(tf.zeros([COUNT, 1], tf.float64),), batch_dims=1, chunk_size=4)
 
 
+@pytest.mark.parametrize("fixed", [None, [False, True]])
+def test_a_variable_without_elements(fixed):
+    """Half of the target is nearest to it and to zero."""
+    target, x, empty = np.arange(6.0).reshape(3, 2), tf.Variable(tf.ones([3, 2])), tf.Variable(tf.zeros([3, 0, 2]))
+    found = least_squares(
+        lambda p, q: tf.concat([p - target, p + tf.reduce_sum(q, 1)], 1), [x, empty], batch_dims=1, fixed=fixed
+    )
+    np.testing.assert_allclose(x, target / 2, atol=1e-5)
+    assert found.success.all() and [each.shape for each in found.standard_errors()] == [(3, 2), (3, 0, 2)]
+
+
 @pytest.mark.by_day(None)
 def test_a_start_and_a_cost_at_infinity(rng):
     """A start that residuals do not see has a gradient of zero, but is no minimum; neither fit has errors."""

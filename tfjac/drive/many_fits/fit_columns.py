@@ -49,16 +49,24 @@ class FitColumns:
 
     def flatten(self, tensors: Sequence[Tensor]) -> Tensor:
         """Return tensors `[n, ...]` like the variables as one `[n, p]`."""
-        return tf.concat([tf.reshape(each, [-1, size]) for each, size in zip(tensors, self._sizes)], axis=1)
+        return tf.concat([tf.reshape(each, [-1, size]) for each, size in zip(tensors, self._sizes) if size], axis=1)
 
     def split(self, matrix: Tensor) -> list[Tensor]:
         """Return `[n, p]` as a list of tensors `[n, ...]` like the variables."""
         parts = tf.split(matrix, self._sizes, axis=1)
-        return [tf.reshape(part, [-1, *shape]) for part, shape in zip(parts, self._shapes)]
+        return [
+            tf.reshape(part, [-1, *shape]) if size else _empty(matrix, shape)
+            for part, size, shape in zip(parts, self._sizes, self._shapes)
+        ]
 
     def rows(self, vector: Tensor) -> Tensor:
         """Return a vector of the elements of all variables, one variable after the other, as `[B, p]`."""
         return self.flatten(tf.split(vector, [self.count * size for size in self._sizes]))
+
+
+def _empty(matrix: Tensor, shape: tf.TensorShape) -> Tensor:
+    """Return `[n, *shape]` without elements: -1 does not say n beside a size of zero."""
+    return tf.reshape(matrix[:, 0], [-1, *[1] * len(shape)]) * tf.zeros(shape, matrix.dtype)
 
 
 def _shape_now(variable: Any) -> tf.TensorShape:

@@ -108,9 +108,10 @@ def _reduced_by(function: Callable) -> Callable:
 
 
 def _euclidean_norm(op: tf.Operation, cotangent: Tensor) -> tuple[Tensor | None, ...]:
-    """u·x/‖x‖; TensorFlow divides by ‖x‖/u, which has no derivative at u = 0."""
+    """u·x/‖x‖, zero where u or x is; TensorFlow divides by ‖x‖/u, which has no derivative at u = 0."""
     x, axes = op.inputs
-    return x * _kept(cotangent / op.outputs[0], x, axes), None
+    inverse = tf.math.multiply_no_nan(1 / op.outputs[0], cotangent)
+    return tf.math.multiply_no_nan(_kept(inverse, x, axes), x), None
 
 
 def _kept(reduced: Tensor, x: Tensor, axes: Tensor) -> Tensor:
