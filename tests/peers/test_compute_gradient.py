@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 import tfjac
-from tests.peers.counting import hold_comparisons
+from tests.peers import hold_comparisons
 from tests.sweep import report
 from tests.sweep.samples import SAMPLES
 

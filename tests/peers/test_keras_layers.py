@@ -18,7 +18,7 @@ from keras.src import testing
 from keras.src.testing.test_case import create_eager_tensors
 
 import tfjac
-from tests.peers.counting import hold_comparisons
+from tests.peers import hold_comparisons
 
 LAYERS = pathlib.Path(keras.__file__).parent / "src" / "layers"
 FOLDERS = ("activations", "attention", "convolutional", "core", "merging", "normalization", "pooling")

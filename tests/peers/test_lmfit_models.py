@@ -7,7 +7,7 @@ fitted in its first form; with --all-peers in every form, and to other noise.
 import numpy as np
 import pytest
 
-from tests.peers.counting import hold_comparisons
+from tests.peers import hold_comparisons
 from tfjac import models
 
 lmfit = pytest.importorskip("lmfit.models")

@@ -1,6 +1,6 @@
 import pytest
 
-from tests.peers.counting import hold_comparisons
+from tests.peers import hold_comparisons
 
 
 def test_a_file_without_a_compared_case_fails(record_property):
