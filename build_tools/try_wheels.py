@@ -3,8 +3,8 @@ build_tools.try_wheels`.
 
 For each minor version a fresh environment gets that TensorFlow, then tfjac by one `pip install`. That must
 leave every package as it is. `smoke` and the example of the README run there, outside of the checkout; with --core the
-fast core of the tests, too. What they say is written to benchmarks/results/wheels.log. Each environment is removed
-before the next one is made.
+fast core of the tests, too. What they say is written to benchmarks/results/wheels.log, and a row of the table in
+docs/wheels.md is. Each environment is removed before the next one is made.
 """
 
 import argparse
@@ -21,6 +21,15 @@ from build_tools.settings import ROOT
 from build_tools.wheels import DIST, MINORS
 
 LOG = ROOT / "benchmarks" / "results" / "wheels.log"
+PAGE = ROOT / "docs" / "wheels.md"
+HEAD = """# Tried wheels
+
+`python -m build_tools.try_wheels` writes this table. Each row is a fresh environment: TensorFlow first, then one `pip
+install` of the file. The example is that of the README, the core the tests that `make check` runs.
+
+| TensorFlow | Python | file | MB | example ran | core tests |
+| --- | --- | --- | --- | --- | --- |
+"""
 SMOKE = ROOT / "build_tools" / "smoke"
 CORE = "core and not nightly"
 KINDS = {  # of what is installed: its file, and what the ops then run on
@@ -38,23 +47,28 @@ def main() -> int:
     parser.add_argument("--python", default=sys.executable, help="the interpreter of the environments")
     parser.add_argument("--with", dest="others", nargs="*", default=[], help="more requirements, as in numpy==1.26.*")
     parser.add_argument("--core", action="store_true", help="run the fast core of the tests, too")
-    parser.add_argument("--append", action="store_true", help="to the log, rather than beginning a new one")
+    parser.add_argument("--append", action="store_true", help="to log and table, rather than beginning new ones")
     options = parser.parse_args()
     pattern, wanted = KINDS[options.kind]
     (package,) = DIST.glob(pattern)
     failures = 0
-    with open(LOG, "a" if options.append else "w") as log:
+    if not options.append or not PAGE.is_file():
+        PAGE.write_text(HEAD, encoding="utf-8")
+    with open(LOG, "a" if options.append else "w") as log, open(PAGE, "a", encoding="utf-8") as page:
         for minor in options.minors:
-            said, passed = _try(package, wanted, minor, options)
+            parts = _try(package, wanted, minor, options)
+            said = "\n".join(parts)
+            page.write(_row(package, minor, parts))
+            page.flush()
             for stream in (log, sys.stdout):
                 stream.write(f"== TensorFlow {minor}, {package.name}\n{said}\n")
                 stream.flush()
-            failures += not passed
+            failures += "FAILED" in said
     return failures
 
 
-def _try(package: pathlib.Path, wanted: str, minor: str, options: argparse.Namespace) -> tuple:
-    """Give what was said, and whether all passed."""
+def _try(package: pathlib.Path, wanted: str, minor: str, options: argparse.Namespace) -> list:
+    """Give what was said: by pip, the features, the example, and the core if it ran."""
     with tempfile.TemporaryDirectory(prefix="tfjac-wheel-") as place:
         folder = pathlib.Path(place)
         subprocess.run([options.python, "-m", "venv", folder / "env"], check=True)
@@ -70,7 +84,20 @@ def _try(package: pathlib.Path, wanted: str, minor: str, options: argparse.Names
         said = [kept, *(_run(python, folder, *words) for words in (["smoke", wanted], ["example.py"]))]
         if options.core:
             said.append(_core(python, folder))
-        return "\n".join(said), not any("FAILED" in each for each in said)
+        return said
+
+
+def _row(package: pathlib.Path, minor: str, said: list) -> str:
+    """Give the row of the table for one environment."""
+    _, features, example, *core = said
+    found = re.search(r"^tensorflow (\S+), .*python (\S+)", features, re.MULTILINE)
+    versions = found.groups() if found else (minor, "")
+    summary = re.findall(r"^.*\d (?:passed|failed|errors?).* in .*$", core[0] if core else "", re.MULTILINE)
+    counts = re.findall(r"\d+ (?:failed|passed|skipped|errors?)\b", summary[-1] if summary else "")
+    ran = "no" if "FAILED" in example else "yes"
+    tests = ", ".join(counts) or ("FAILED" if core else "not run")
+    size = f"{package.stat().st_size / 1e6:.1f}"
+    return f"| {' | '.join([*versions, f'`{package.name}`', size, ran, tests])} |\n"
 
 
 def _example() -> str:

@@ -2,10 +2,10 @@
 
 A test of Keras runs as it is, but for `run_layer_test`. That builds the layer in float64 here, and scales its inputs by
 weights. The per-example gradients of a loss, with respect to these weights and the layer's, are compared with one tape
-per row. By night the first case of each test is compared; with --all-peers all of them.
+per row. By night each test ends with the first case that is compared; with --all-peers all
+of them are.
 """
 
-import collections
 import inspect
 import pathlib
 import unittest
@@ -18,6 +18,7 @@ from keras.src import testing
 from keras.src.testing.test_case import create_eager_tensors
 
 import tfjac
+from tests.peers import hold_comparisons
 
 LAYERS = pathlib.Path(keras.__file__).parent / "src" / "layers"
 FOLDERS = ("activations", "attention", "convolutional", "core", "merging", "normalization", "pooling")
@@ -29,7 +30,7 @@ pytestmark = pytest.mark.by_day(None)
 
 
 class Compared(Exception):
-    """Ends a test of Keras: its first case has been compared."""
+    """Ends a test of Keras: a case has been compared."""
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(LAYERS)))
@@ -44,7 +45,7 @@ def test_per_example_gradients(path, monkeypatch, request, record_property):
             input_data = _random_input(input_shape, input_dtype)
         kind = _compare(layer_cls(**(init_kwargs or {})), input_data, others.get("call_kwargs") or {})
         outcomes.append(kind)
-        if not request.config.getoption("--all-peers"):
+        if kind == "compared" and not request.config.getoption("--all-peers"):
             raise Compared
 
     monkeypatch.setattr(testing.TestCase, "run_layer_test", compare)
@@ -57,7 +58,7 @@ def test_per_example_gradients(path, monkeypatch, request, record_property):
     finally:
         keras.config.set_dtype_policy(before[0])
         keras.config.set_floatx(before[1])
-    record_property("outcomes", dict(collections.Counter(outcomes)))
+    hold_comparisons(outcomes, record_property)
 
 
 def _tests_of_layers(module):

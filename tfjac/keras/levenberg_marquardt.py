@@ -72,7 +72,7 @@ class LevenbergMarquardt(StepDiagnostics, SavesLateVariables, keras.optimizers.O
         scaling: `"outputs"`, `"identity"`, `"marquardt"`, `"more"`, or a `Scaling`: the matrix D.
         solver: `"auto"`, `"cholesky"`, `"kernel"`, `"qr"`, `"svd"`, `"cg"`, `"lsmr"`, `"schur"`,
             `"schur_cg"`, or a `Solver`. What `"auto"` chose is `optimizer.solver_used` after the first step.
-        max_attempts: at most so many attempts, with growing damping, in one step.
+        max_attempts: at most so many attempts, with growing damping, in one step; one with Kronecker factors.
         min_gain: a step is kept if the actual reduction of the loss exceeds this fraction of the predicted one.
         gram_dtype: `"float64"` to solve in float64 for variables in float32, which keeps the digits that squaring J
             loses, at twice the memory and time of that part; None for their own dtype.

@@ -226,6 +226,8 @@ class Stepper:
 
         asked = self._restrictions.begins
         begins = point.usable if asked is None else point.usable & asked
+        if self._method.max_attempts == 1:
+            return self._finish(arrays.choice(begins, self._attempt(first), first))
         small = not tf.executing_eagerly() and numbers_in_all(tf.compat.v1.get_default_graph()) <= SMALL
         _, last = arrays.loop(lambda goes_on, _: goes_on, attempt, (begins, first), small=small)
         return self._finish(last)

@@ -203,7 +203,7 @@ class KroneckerMemory:
         stiffness = fades * self._stiffness.value.value(), (1 - fades) * part
         solver = TwoDirections(precondition, diagonal, last, damping, *stiffness, share * part, streams)
         rule = NielsenDamping() if streams is None else method.damping
-        with_factors = method._replace(solver=solver, damping=rule, acceleration=None, gram_dtype=None)
+        with_factors = method._replace(solver=solver, damping=rule, acceleration=None, gram_dtype=None, max_attempts=1)
         start = State((damping, growth), state.scaling)
         before = objective.position(objective.values())
         step = take_step(LinearisedObjective(objective, batch), start, with_factors, restrictions)
