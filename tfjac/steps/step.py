@@ -226,7 +226,7 @@ class Stepper:
 
         asked = self._restrictions.begins
         begins = point.usable if asked is None else point.usable & asked
-        if self._method.max_attempts == 1:
+        if self._method.max_attempts == 1 and asked is None:
             return self._finish(arrays.choice(begins, self._attempt(first), first))
         small = not tf.executing_eagerly() and numbers_in_all(tf.compat.v1.get_default_graph()) <= SMALL
         _, last = arrays.loop(lambda goes_on, _: goes_on, attempt, (begins, first), small=small)
@@ -310,7 +310,7 @@ class Stepper:
         costs, may_return = (before, after, before - after), self._restrictions.judges is not None
         given = seen, candidate, self._system.gradient, self._point, costs
         made = judged(*given, self._method, self._leeway, may_return)
-        self._objective.restore_unless(made.accepted, self._values)
+        self._objective.restore_unless(made.accepted & self._point.usable, self._values)
         return made
 
     def _finish(self, last: Attempt) -> End:
