@@ -44,7 +44,7 @@ def watched(fitted, folder):
 
 def test_a_worker_that_dies_costs_its_chunk_alone(tmp_path):
     zarr, distributed = pytest.importorskip("zarr"), pytest.importorskip("distributed")
-    spec = importlib.util.spec_from_file_location("fits", ROOT / "examples" / "19_fits_on_a_cluster.py")
+    spec = importlib.util.spec_from_file_location("fits", ROOT / "examples" / "fits_on_a_cluster.py")
     example = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(example)
     rng = np.random.default_rng(0)

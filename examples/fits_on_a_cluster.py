@@ -1,6 +1,6 @@
 """Fit millions of curves on a cluster: Dask hands chunks of a Zarr array to its workers, and writes what they find.
 
-    python examples/19_fits_on_a_cluster.py [--fits N] [--chunk N] [--workers N] [--folder DIR] [--scheduler ADDRESS]
+    python examples/fits_on_a_cluster.py [--fits N] [--chunk N] [--workers N] [--folder DIR] [--scheduler ADDRESS]
 
 Needs dask, distributed and zarr, as by `pip install 'tfjac[cluster]'`. Without an address the cluster is one of
 processes on this machine. Each row of the array is a decay, and a fit by itself. Each worker traces once, for all of
