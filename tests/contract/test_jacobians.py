@@ -17,8 +17,8 @@ from tests.contract.jacobian_refusals import MISTAKES, REFUSALS, page
 
 TOLERANCE = {"float32": 2e-4, "float64": 1e-6, "mixed_bfloat16": 0.1}
 # What counts as zero, by the largest element of all tensors. In bfloat16 a sum that cancels (a bias before a batch
-# normalization) keeps a few ε = 1/256 of its terms, and processors differ in which.
-NEGLIGIBLE = {"float32": 1e-3, "float64": 1e-3, "mixed_bfloat16": 0.15}
+# normalization) keeps a few ε = 1/256 of its terms, and processors differ in which. In float32 these are 3.4 ε.
+NEGLIGIBLE = {"float32": 2e-3, "float64": 1e-3, "mixed_bfloat16": 0.15}
 
 
 def known_mistakes():
