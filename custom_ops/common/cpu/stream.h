@@ -6,35 +6,26 @@
 #include <cstdint>
 #include <cstring>
 
+#if defined(__SSE2__)
+#include <immintrin.h>
+#endif
+
 namespace tfjac::TFJAC_ISA {
 
 constexpr int64_t kWorthStreaming = int64_t{8} << 20;  // bytes; about what a core's share of the cache holds
 
-#if defined(__SSE2__)
-// Builtins, since <immintrin.h> takes longer to compile than most files that stream.
-#if defined(__AVX512F__)
-typedef long long Stored __attribute__((vector_size(64)));
-#define TFJAC_STORE_PAST_CACHE __builtin_ia32_movntdq512
-#elif defined(__AVX__)
-typedef long long Stored __attribute__((vector_size(32)));
-#define TFJAC_STORE_PAST_CACHE __builtin_ia32_movntdq256
-#else
-typedef long long Stored __attribute__((vector_size(16)));
-#define TFJAC_STORE_PAST_CACHE __builtin_ia32_movntdq
-#endif
-#if defined(__clang__)
-#undef TFJAC_STORE_PAST_CACHE
-#define TFJAC_STORE_PAST_CACHE(to, value) __builtin_nontemporal_store(value, to)
-#endif
-#endif
-
 // Write one cache line, 64 bytes, to an address that is a multiple of 64.
 static inline void StreamLine(char* to, const char* from) {
-#if defined(__SSE2__)
-  for (int k = 0; k < 64; k += sizeof(Stored)) {
-    Stored value;
-    std::memcpy(&value, from + k, sizeof value);
-    TFJAC_STORE_PAST_CACHE(reinterpret_cast<Stored*>(to + k), value);
+#if defined(__AVX512F__)
+  _mm512_stream_si512(reinterpret_cast<__m512i*>(to), _mm512_loadu_si512(from));
+#elif defined(__AVX__)
+  for (int k = 0; k < 64; k += 32) {
+    _mm256_stream_si256(reinterpret_cast<__m256i*>(to + k),
+                        _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + k)));
+  }
+#elif defined(__SSE2__)
+  for (int k = 0; k < 64; k += 16) {
+    _mm_stream_si128(reinterpret_cast<__m128i*>(to + k), _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + k)));
   }
 #else
   std::memcpy(to, from, 64);
@@ -44,7 +35,7 @@ static inline void StreamLine(char* to, const char* from) {
 // Make streamed writes visible to other threads.
 static inline void StreamFence() {
 #if defined(__SSE2__)
-  __builtin_ia32_sfence();
+  _mm_sfence();
 #endif
 }
 
