@@ -2,8 +2,7 @@
 
 A test of Keras runs as it is, but for `run_layer_test`. That builds the layer in float64 here, and scales its inputs by
 weights. The per-example gradients of a loss, with respect to these weights and the layer's, are compared with one tape
-per row. By night each test ends with the first case that is compared; with --all-peers all
-of them are.
+per row. By night each test ends with the first case that is compared; with --all-peers all of them are.
 """
 
 import inspect
