@@ -119,7 +119,7 @@ class ObjectiveInUnits(WrappedObjective):
         kept = self._kept.value.value()
         unit, fallen = cond(kept > 0, lambda: (kept, tf.zeros_like(kept)), lambda: self._first(model))
         self._kept.value.assign(unit)
-        unit = self._kept.value.value()  # read, it depends on no draw, and what does can be drawn again
+        unit = self._kept.value.value()  # as read it depends on no draw of rows: these are replayed
         self.before, self.fallen = self.cost, tf.cast(fallen, self.cost.dtype)
         self.cost = tf.where(fallen > 0, tf.constant(np.inf, self.cost.dtype), self.cost)
         return Units.of(self.columns, tf.cast(tf.where(unit > 0, unit, tf.ones_like(unit)), model.dtype), self._changed)

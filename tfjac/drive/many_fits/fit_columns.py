@@ -5,7 +5,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfjac.graph import as_tf_variable
+from tfjac.graph import as_tf_variable, axes
 from tfjac.objective.variables import variable_name
 from tfjac.types import Tensor, Variable
 
@@ -54,19 +54,14 @@ class FitColumns:
     def split(self, matrix: Tensor) -> list[Tensor]:
         """Return `[n, p]` as a list of tensors `[n, ...]` like the variables."""
         parts = tf.split(matrix, self._sizes, axis=1)
-        return [
-            tf.reshape(part, [-1, *shape]) if size else _empty(matrix, shape)
+        return [  # beside a size of zero, -1 does not say n
+            tf.reshape(part, [-1, *shape]) if size else tf.zeros([axes(matrix)[0], *shape], matrix.dtype)
             for part, size, shape in zip(parts, self._sizes, self._shapes)
         ]
 
     def rows(self, vector: Tensor) -> Tensor:
         """Return a vector of the elements of all variables, one variable after the other, as `[B, p]`."""
         return self.flatten(tf.split(vector, [self.count * size for size in self._sizes]))
-
-
-def _empty(matrix: Tensor, shape: tf.TensorShape) -> Tensor:
-    """Return `[n, *shape]` without elements: -1 does not say n beside a size of zero."""
-    return tf.reshape(matrix[:, 0], [-1, *[1] * len(shape)]) * tf.zeros(shape, matrix.dtype)
 
 
 def _shape_now(variable: Any) -> tf.TensorShape:

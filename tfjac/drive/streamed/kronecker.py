@@ -229,7 +229,7 @@ class KroneckerMemory:
         return State(tuple(told), state.scaling), report, tf.cast(report.cost, tf.float64)
 
     def _renewed(self, factors: list, kept: Tensor, masses: Callable, damping_of: Callable) -> list[Any]:
-        """Return sides and inverses with those of a batch, λ, the largest mean, and whether all sides are finite.
+        """Return sides and inverses with those of a batch, λ, the largest mean, and whether all of these are finite.
 
         Args:
             factors: for each variable a list of `Factor`.
@@ -241,7 +241,7 @@ class KroneckerMemory:
         damping, largest = damping_of(tf.add_n([block.trace() for block in blocks]) / self._columns.total)
         sides = [part.sides(block) for part, block in zip(self._parts, blocks)]
         inverses = [block.inverses(mass) for block, mass in zip(blocks, masses(damping))]
-        return [sides, inverses, damping, largest, all_finite(*tf.nest.flatten([sides, inverses]))]
+        return [sides, inverses, damping, largest, all_finite(largest, *tf.nest.flatten([sides, inverses]))]
 
     def _as_kept(self, damping_of: Callable) -> list[Any]:
         """Return the same as it was kept, which is finite."""
@@ -261,7 +261,8 @@ class KroneckerMemory:
         kept = self._last, self._damping, self._stiffness, self._largest, self._weight, self._steps, self._examples
         for variable, value in zip(kept, values):
             variable.value.assign(value)
-        return values[1]
+        _, damping, *_ = values
+        return damping
 
     def _share_of_earlier(self, of_alike: Tensor, weight: Any) -> tuple[Tensor, Tensor]:
         """Return the share of earlier batches in what is kept, beside one of a weight, and the mean of weights.
