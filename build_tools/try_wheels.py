@@ -3,8 +3,8 @@ build_tools.try_wheels`.
 
 For each minor version a fresh environment gets that TensorFlow, then tfjac by one `pip install`. That must
 leave every package as it is. `smoke` and the example of the README run there, outside of the checkout; with --core the
-fast core of the tests, too. What they say is written to benchmarks/results/wheels.log, and a row of the table in
-docs/wheels.md is. Each environment is removed before the next one is made.
+fast core of the tests, too. What they say goes to benchmarks/results/wheels.log, and a row to the table in
+docs/wheels.md. Each environment is removed before the next one is made.
 """
 
 import argparse

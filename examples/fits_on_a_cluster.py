@@ -3,8 +3,8 @@
     python examples/fits_on_a_cluster.py [--fits N] [--chunk N] [--workers N] [--folder DIR] [--scheduler ADDRESS]
 
 Needs what `pip install 'dask[array]' distributed zarr` brings. Without an address the cluster is one of processes on
-this machine. Each row of the array is a decay, and a fit by itself. Each worker traces once, for all of
-its chunks. If a worker dies, Dask starts it again: its chunk is computed once more, the others are not.
+this machine. Each row of the array is a decay, and a fit by itself. Each worker traces once, for all of its chunks. If
+a worker dies, Dask starts it again: its chunk is computed once more, the others are not.
 """
 
 import os
