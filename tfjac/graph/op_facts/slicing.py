@@ -131,6 +131,15 @@ def _one_entry(known: SymbolicSizes, output: Tensor, given: Given) -> Sizes:
     return given[0][begin:end:stride]
 
 
+def _entries_of_slice(known: SymbolicSizes, output: Tensor, given: Given) -> Sizes:
+    """As the cross-entropies of logits take the last size, where the batch is open."""
+    begin, size = (static_value(bound) for bound in output.op.inputs[1:])
+    if given[0] is None or begin is None or size is None:
+        return None
+    (first,), (count,) = begin, size
+    return given[0][first:][: None if count < 0 else count]
+
+
 def _of_vector(output: Tensor, value_of: ValueOf) -> Any:
     """A part of a vector, as in `tf.shape(x)[1:]`, or one element."""
     op = output.op
@@ -161,6 +170,7 @@ declare(
     linear="in the first",
     takes="a slice",
     example_axis=_slice,
+    entries=_entries_of_slice,
     shortcut=by_known_lists(lambda c, begin, sizes: [[0, *begin], [c, *sizes]]),
 )
 declare(
