@@ -145,6 +145,18 @@ def test_tokens_beside_numbers_and_a_mask():
     np.testing.assert_allclose(found.scores, model(x).numpy()[:, 1], rtol=1e-5)
 
 
+def test_integers_beside_numbers():
+    """They had None, and the sum was complete all the same: that of a linear model is x times its weights."""
+    keras.utils.set_random_seed(0)
+    kind, number = keras.Input((3,), dtype="int64", name="kind"), keras.Input((1,), name="number")
+    model = keras.Model({"kind": kind, "number": number}, LAYERS.Dense(1)(LAYERS.Concatenate()([kind, number])))
+    x = {"kind": np.array([[0, 1, 0], [2, 0, 3]]), "number": np.array([[1.5], [2.5]], "float32")}
+    found = explanations.integrated_gradients(model, x).attributions
+    weights = model.get_weights()[0][:, 0]
+    np.testing.assert_allclose(found["kind"], x["kind"] * weights[:3], rtol=1e-5)
+    np.testing.assert_allclose(found["number"], x["number"] * weights[3:], rtol=1e-5)
+
+
 @pytest.mark.by_day(None)
 def test_a_function_of_tensors_and_a_node_as_the_score():
     model, x = nested(), images()

@@ -78,8 +78,8 @@ class Program:
     def _find_points(self):
         """An input of numbers is a point itself; one that gradients do not pass, the embeddings that look it up.
 
-        If there is none, it is integers behind where they are made floating-point, as pixels are by `Rescaling`: beside
-        other points these are masks.
+        Integers are one behind where they are made floating-point, as pixels are by `Rescaling`: beside embeddings these
+        are masks.
         """
         points, by_value = [], Dependence(self.inputs, by_value=True)
         by_gradient, path = Dependence(self.inputs), by_value.path([self.scores])
@@ -88,9 +88,10 @@ class Program:
             found = [op.outputs[0] for op in path if _looks_up(op, index, by_value)] if index not in passed else []
             points += [(index, point, True, True) for point in found]
             points += [(index, x, False, False)] if x.dtype.is_floating and not found else []
-        if not points:
+        if not any(embedded for _, _, embedded, _ in points):
             numbered = enumerate(self.inputs)
-            points = [(k, op.outputs[0], False, True) for k, x in numbered for op in path if _makes_floating(op, x)]
+            points += [(k, op.outputs[0], False, True) for k, x in numbered for op in path if _makes_floating(op, x)]
+            points.sort(key=lambda point: point[0])
         self.owners, self.points, self.embedded, self.inside = ([each[k] for each in points] for k in range(4))
 
     def path(self):
