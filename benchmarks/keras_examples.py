@@ -1,16 +1,15 @@
 """Five of Keras' published code examples, each with its own optimizer and with tfjac's, from one start.
 
-python -m benchmarks.keras_examples FOLDER                                      # all five: a quarter of an hour
-python -m benchmarks.keras_examples FOLDER --example table --optimizer tfjac    # one of them, once
+python -m benchmarks.keras_examples FOLDER                                      # all five: some twenty minutes
 python -m benchmarks.keras_examples FOLDER --example text --optimizer own --epochs 100 --seconds 60  # CPU seconds
 
 FOLDER is the folder `examples` of the repository of keras.io. Its subfolder `data` has what the examples download:
 heart.csv, mnist.npz, and the folders artificialNoAnomaly and artificialWithAnomaly of the Numenta Anomaly Benchmark.
-The source of an example is changed by replacing texts, and runs in a new process. `fit` is given a callback that notes the
-seconds after each epoch, and is told how many epochs to take.
+The source of an example is changed by replacing texts, and runs in a new process. `fit` is given a callback that
+notes the seconds after each epoch, and is told how many epochs to take.
 
 A line has the example, the optimizer, its number of weights, epochs, the wall and CPU seconds of the first epoch and of
-all, and the numbers of the last epoch. The first epoch has the tracing. `--keep FILE` adds all epochs to a file.
+all, and the numbers of the last epoch. The first epoch has the tracing. Standard error has each epoch.
 """
 
 import argparse
@@ -135,7 +134,6 @@ def main():
     parser.add_argument("--optimizer", nargs="+", default=["own", "tfjac"], help="own, tfjac, private or an expression")
     parser.add_argument("--epochs", type=int, help="default: as the example, or few where it takes minutes")
     parser.add_argument("--seconds", type=float, help="of the CPU, after which no epoch begins")
-    parser.add_argument("--keep", type=pathlib.Path)
     asked = parser.parse_args()
     pairs = [(name, optimizer) for name in asked.example for optimizer in asked.optimizer]
     if len(pairs) > 1:
@@ -144,12 +142,8 @@ def main():
             found = subprocess.run([*command, "--optimizer", optimizer], capture_output=True, text=True)
             print(found.stderr[-2000:] if found.returncode else found.stdout.splitlines()[-1], flush=True)
         return
-    (name, optimizer), folder = pairs[0], asked.folder.resolve()
-    run, _ = execute(name, optimizer, folder, asked.epochs, asked.seconds)
-    if asked.keep:
-        with asked.keep.open("a") as file:
-            file.write(json.dumps({"example": name, "optimizer": optimizer, **run}) + "\n")
-    print(line(name, optimizer, run))
+    run, _ = execute(*pairs[0], asked.folder.resolve(), asked.epochs, asked.seconds)
+    print(line(*pairs[0], run))
 
 
 if __name__ == "__main__":
