@@ -24,8 +24,8 @@ length makes zero for all examples stay so. So the bound of α begins at a tenth
 first 2,400 examples.
 
 *How much damping.* λ follows α: with too little damping, what is kept is wrong about directions that few examples have
-shown, and the batch allows a small part of Pg alone. λ changes with each step until that part is 1/20, or less of
-many variables.
+shown, and the batch allows a small part of Pg alone. λ changes with each step until that part is 1/50, or less of
+many variables, and is no less than a thousandth of the largest mean of diag(JᵀJ).
 """
 
 from collections.abc import Callable
@@ -60,15 +60,15 @@ KEPT = 0.95
 SOON = 20
 """After so many steps what is kept is renewed with every batch, and then each `REFRESHED` steps."""
 
-WANTED, WANTED_OF_ALL, SPEED = 0.05, 0.3, 0.1
+WANTED, WANTED_OF_ALL, SPEED = 0.02, 0.12, 0.1
 """The α that λ is led to; the same times the number of variables, from six on; by which power of its distance.
 
 With each step λ changes by a quarter at most. The blocks of k variables leave out what these have in common: JᵀJ may be
 k times what they say.
 """
 
-LEAST = 6.0
-"""λ of losses that are no sums of squares is no less than so many times that α and the largest mean of diag(JᵀJ)."""
+LEAST, LEAST_OF_SQUARES = 6.0, 1e-3
+"""λ is no less than so many times the largest mean of diag(JᵀJ); for losses that are no sums of squares, times that α."""
 
 FORGETS_LARGEST = 0.9999
 """By what that largest mean fades with each step."""
@@ -281,7 +281,8 @@ class KroneckerMemory:
         if mean is not None:
             largest = tf.maximum(largest, mean)
             damping = tf.where(damping > 0, damping, mean)
-        return damping if sums_squares else tf.maximum(damping, LEAST * self._wanted * largest), largest
+        least = LEAST_OF_SQUARES if sums_squares else LEAST * self._wanted
+        return tf.maximum(damping, least * largest), largest
 
 
 def named(report: Report, method: Method, solver: Solver) -> Report:
