@@ -78,7 +78,7 @@ class Program:
     def _find_points(self):
         """An input of numbers is a point itself; one that gradients do not pass, the embeddings that look it up.
 
-        Integers are one behind where they are made floating-point, as pixels are by `Rescaling`: beside embeddings these
+        Integers are one behind where they are made floating-point, as pixels are by `Rescaling`. Beside embeddings they
         are masks.
         """
         points, by_value = [], Dependence(self.inputs, by_value=True)

@@ -68,7 +68,7 @@ k times what they say.
 """
 
 LEAST, LEAST_OF_SQUARES = 6.0, 1e-3
-"""λ is no less than so many times the largest mean of diag(JᵀJ); for losses that are no sums of squares, times that α."""
+"""λ is no less than so many times the largest mean of diag(JᵀJ), and that α if a loss is no sum of squares."""
 
 FORGETS_LARGEST = 0.9999
 """By what that largest mean fades with each step."""
