@@ -6,7 +6,7 @@ python -m benchmarks.keras_examples FOLDER --example text --optimizer own --epoc
 FOLDER is the folder `examples` of the repository of keras.io. Its subfolder `data` has what the examples download:
 heart.csv, mnist.npz, and the folders artificialNoAnomaly and artificialWithAnomaly of the Numenta Anomaly Benchmark.
 The source of an example is changed by replacing texts, and runs in a new process. `fit` is given a callback that
-notes the seconds after each epoch, and is told how many epochs to take.
+notes the seconds after each epoch, and is told how many epochs to take. `series` needs pandas.
 
 A line has the example, the optimizer, its number of weights, epochs, the wall and CPU seconds of the first epoch and of
 all, and the numbers of the last epoch. The first epoch has the tracing. Standard error has each epoch.
@@ -84,7 +84,7 @@ def mnist(path, most=10_000):
 
 
 def execute(name, optimizer, folder, epochs, seconds):
-    """Run an example in this process, and return its numbers and its names."""
+    """Run an example in this process, and return its numbers."""
     import keras
     import tensorflow as tf
 
@@ -116,7 +116,7 @@ def execute(name, optimizer, folder, epochs, seconds):
     exec(compile(source(example, optimizer, folder), example.path, "exec"), names)
     keras.Model.fit = fit
     weights = names.get("vae", names.get("model")).trainable_variables
-    return {"weights": sum(math.prod(each.shape) for each in weights), "curve": curve}, names
+    return {"weights": sum(math.prod(each.shape) for each in weights), "curve": curve}
 
 
 def line(name, optimizer, run):
@@ -142,8 +142,7 @@ def main():
             found = subprocess.run([*command, "--optimizer", optimizer], capture_output=True, text=True)
             print(found.stderr[-2000:] if found.returncode else found.stdout.splitlines()[-1], flush=True)
         return
-    run, _ = execute(*pairs[0], asked.folder.resolve(), asked.epochs, asked.seconds)
-    print(line(*pairs[0], run))
+    print(line(*pairs[0], execute(*pairs[0], asked.folder.resolve(), asked.epochs, asked.seconds)))
 
 
 if __name__ == "__main__":
