@@ -16,7 +16,7 @@ from tfjac.drive.interrupts import Interrupts
 from tfjac.keras.arguments import check_trainable
 from tfjac.keras.best_weights import BestWeights, StopOnInterrupt
 from tfjac.keras.callbacks import Convergence
-from tfjac.keras.first_step import TRACING
+from tfjac.keras.fit_under_way import TRACING
 from tfjac.keras.fitting_data import FittingData, refuse_negative, validation_dataset
 from tfjac.keras.levenberg_marquardt import LevenbergMarquardt
 from tfjac.keras.linear_start import start_near

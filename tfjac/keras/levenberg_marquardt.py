@@ -23,7 +23,7 @@ from tfjac.keras.arguments import (
 )
 from tfjac.keras.constraints import box_of_constraints, into_bounds
 from tfjac.keras.diagnostics import StepDiagnostics
-from tfjac.keras.first_step import tells_of_first
+from tfjac.keras.fit_under_way import tells_of_first
 from tfjac.keras.late_variables import LateVariables, SavesLateVariables
 from tfjac.keras.memory import MemoryOptions, plan_with
 from tfjac.keras.pitfalls import Pitfalls, may_differ

@@ -18,6 +18,7 @@ from tfjac.drive.streamed.rows import RowModel
 from tfjac.drive.streamed.windows import Windows
 from tfjac.graph import as_tf_variable
 from tfjac.keras.arguments import REMEMBERED_WITHOUT_CONSTRAINTS, refuse_constraints
+from tfjac.keras.fit_under_way import data_stream
 from tfjac.linear.columns import Columns
 from tfjac.linear.solvers import AutoSolver, CholeskySolver, Solver
 from tfjac.linear.solvers.plan import Plan, plan_of
@@ -174,6 +175,7 @@ class MemoryOptions(NamedTuple):
             summing = SummedBatches(add, variables, method, state, self.given)
         elif remembers or decay is not None:
             memory = Memory(add, size, dtype, add_late, choose, _wants_factors, share)
+            memory.data_stream = data_stream
         found = summing or memory
         if found is not None:
             found.taken = taken

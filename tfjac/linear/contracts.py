@@ -35,6 +35,7 @@ class Allowed(NamedTuple):
         budget: bytes.
         drawn: int64 scalar tensor, if products alone will do, with one random combination of the residuals of each
             example for estimates, by this number; or None.
+        by_drawn: whether those combinations will do for products, too, beside an exact gradient.
         farther: scalar bool tensor, whether J of other losses than squares must say something farther off, as it is
             remembered; or None.
     """
@@ -43,6 +44,7 @@ class Allowed(NamedTuple):
     instead: bool = False
     budget: float = math.inf
     drawn: tf.Tensor | None = None
+    by_drawn: bool = False
     farther: tf.Tensor | None = None
 
     def halved(self) -> "Allowed":

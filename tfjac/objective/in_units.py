@@ -126,29 +126,28 @@ class ObjectiveInUnits(WrappedObjective):
 
     def _first(self, model: LinearModel) -> tuple[Tensor, Tensor]:
         """Go to the start if there is one; return u, or zero where a batch does not say it, and by how much F fell."""
-        jacobian: Any = model.jacobian
-        some, values = jacobian.only(self._changed), self.values()
-        chosen, jacobian = (range(len(values)), jacobian) if some is None else (self._changed, some)
-        weights = [values[k] if k in self._changed else tf.zeros_like(values[k]) for k in chosen]
+        rows: Any = model.jacobian
+        some, values = rows.only(self._changed), self.values()
+        jacobian, residual = self._objective.jacobian_in(self._changed) if some is None else (some, model.residual)
+        weights = [values[k] for k in self._changed]
         outputs = jacobian.matvec(tf.cast(jacobian.columns.flatten(weights), model.dtype))
-        apart = model.residual - outputs
+        apart = residual - outputs
         norms, slopes = jacobian.column_norms_squared(), jacobian.matvec(apart, adjoint=True)
         sizes = jacobian.columns.sizes
-        is_offset = np.repeat([k in self._changed and values[k].shape.rank == 1 for k in chosen], sizes)
+        is_offset = np.repeat([weight.shape.rank == 1 for weight in weights], sizes)
         shift = tf.where(is_offset, tf.math.divide_no_nan(-slopes, norms), 0.0)
         whole, apart = _square(apart), apart + jacobian.matvec(shift)
         variance = _square(apart)
         variance = tf.where(variance > ROUNDING * whole, variance, 0.0)  # as of one example alone
         factor = tf.sqrt(tf.minimum(tf.math.divide_no_nan(variance, _square(outputs)), 1.0))
-        before, after = _square(model.residual), _square(apart + factor * outputs)
+        before, after = _square(residual), _square(apart + factor * outputs)
         begins = (before > FAR * after) & (variance > 0) & (self._steps < FIRST)
         largest = []
-        for k, change, norm in zip(chosen, jacobian.columns.split(shift), jacobian.columns.split(norms)):
-            if k in self._changed:
-                value, project = values[k], getattr(self.variables[k], "constraint", None)
-                start = tf.cast(factor, value.dtype) * value + tf.cast(change, value.dtype)
-                values[k] = tf.where(begins, start if project is None else project(start), value)
-                largest.append(_over_outputs(norm))
+        for k, change, norm in zip(self._changed, jacobian.columns.split(shift), jacobian.columns.split(norms)):
+            value, project = values[k], getattr(self.variables[k], "constraint", None)
+            start = tf.cast(factor, value.dtype) * value + tf.cast(change, value.dtype)
+            values[k] = tf.where(begins, start if project is None else project(start), value)
+            largest.append(_over_outputs(norm))
         self.inner.write(values)
         unit = tf.sqrt(tf.where(variance > 0, variance, whole) / tf.reduce_max(largest))
         counts = tf.math.is_finite(unit) & (unit > 0) & ~begins

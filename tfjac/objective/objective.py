@@ -11,10 +11,11 @@ import tensorflow as tf
 from tfjac.graph import as_tf_variable, cond, replay, stays, verified
 from tfjac.jacobians.rows import examples_mix, multiplies_often, stacked_jacobian, stacked_rows
 from tfjac.linear.columns import Columns
-from tfjac.linear.contracts import AS_FACTORS, Allowed, LinearModel
+from tfjac.linear.contracts import AS_FACTORS, Allowed, JacobianRows, LinearModel
 from tfjac.linear.model import Linearisation, VerifiedLinearisation
 from tfjac.objective.conditions.coordinates import positions_of, sources_of
 from tfjac.objective.linear_variables import linear_variables
+from tfjac.objective.reference_gradients import gradients_of
 from tfjac.objective.variables import variable_name
 from tfjac.steps.objective import SummedObjective
 from tfjac.types import Tensor, Variable
@@ -82,13 +83,19 @@ class LocalObjective(SummedObjective):
         if allowed.farther is not None and self.terms:
             rows = [term.rows(allowed.farther) for term in self.terms]
         jacobian, residual = stacked_jacobian(rows, self._parts, Columns(self._parts), self.cost.dtype, allowed)
+        slope = self.columns.flatten(gradients_of(self.cost, self._sources)) if allowed.by_drawn else None
         if self.gradients is None:
-            return Linearisation(jacobian, residual, self.prior)
+            return Linearisation(jacobian, residual, self.prior, slope)
         what = "evaluated again where it was, the cost, which must not draw random numbers nor have a state, differs"
         verified(self.evaluate(), self.cost, tf.abs(self.cost), what)
         names = [variable_name(variable) for variable in self.variables]
         magnitude = tf.norm([tf.norm(residual), *(term.magnitude() for term in self.terms)])
-        return VerifiedLinearisation(jacobian, residual, self.prior, self.gradients, names, magnitude)
+        return VerifiedLinearisation(jacobian, residual, self.prior, self.gradients, names, magnitude, slope)
+
+    def jacobian_in(self, chosen: Sequence[int]) -> tuple[JacobianRows, Tensor]:
+        """Return J of some of the variables as factors, and the residuals in the order of its rows."""
+        parts = [self._parts[k] for k in chosen]
+        return stacked_jacobian(self.rows, parts, Columns(parts), self.cost.dtype)
 
     def examples_mix(self) -> bool:
         """Return whether residuals of an example depend on other examples, or may do so."""

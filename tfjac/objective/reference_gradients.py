@@ -24,7 +24,7 @@ def reference_gradients(cost: Tensor, sources: Any, known: Any = None) -> list[R
         known: list of the gradients of the cost that another has taken; None for those of TensorFlow.
     """
     try:
-        whole, third = (_gradients(cost, sources, scale) for scale in (1.0, 1 / 3))
+        whole, third = (gradients_of(cost, sources, scale) for scale in (1.0, 1 / 3))
     except _NO_GRADIENT:
         if known is None:
             raise
@@ -34,7 +34,8 @@ def reference_gradients(cost: Tensor, sources: Any, known: Any = None) -> list[R
     return [ReferenceGradient(value, rounding) for value, rounding in zip(values, lost)]
 
 
-def _gradients(cost: Tensor, sources: Any, scale: float) -> list[Tensor]:
+def gradients_of(cost: Tensor, sources: Any, scale: float = 1.0) -> list[Tensor]:
+    """Return TensorFlow's gradients of a scalar times `scale` by a list of variables or tensors; zeros for none."""
     xs = [x if tf.is_symbolic_tensor(x) else as_tf_variable(x) for x in sources]
     return _dense(tf.gradients(cost, xs, grad_ys=tf.fill(tf.shape(cost), tf.cast(scale, cost.dtype))), sources)
 

@@ -46,7 +46,7 @@ class ReplicatedLinearisation(SummedModels, Linearisation):
 
     def __init__(self, parts: list[LinearModel], replicas: list[Replica]) -> None:
         self._parts, self._replicas = parts, replicas
-        jacobian = _AllRows([part.jacobian for part in parts], replicas)
+        jacobian = AllRows([part.jacobian for part in parts], replicas)
         super().__init__(jacobian, jacobian.stack([part.residual for part in parts]), total([p.prior for p in parts]))
 
     def cast(self, dtype: tf.DType) -> "ReplicatedLinearisation":
@@ -62,7 +62,7 @@ class ReplicatedLinearisation(SummedModels, Linearisation):
         return on_each(self._replicas, compute, self._parts)
 
 
-class _AllRows(StackedJacobian):
+class AllRows(StackedJacobian):
     """The rows of all replicas, which have the same blocks, of other examples each; products are on their devices.
 
     Args:
@@ -76,8 +76,8 @@ class _AllRows(StackedJacobian):
         self._parts, self._replicas = parts, replicas
         self._places = [replica for part, replica in zip(parts, replicas) for _ in part.operators]
 
-    def cast(self, dtype: tf.DType) -> "_AllRows":
-        return _AllRows(on_each(self._replicas, lambda part: part.cast(dtype), self._parts), self._replicas)
+    def cast(self, dtype: tf.DType) -> "AllRows":
+        return AllRows(on_each(self._replicas, lambda part: part.cast(dtype), self._parts), self._replicas)
 
     def factors(self) -> list:
         """Return a list with, for each variable, the list of the factors of its columns, of all examples."""

@@ -5,10 +5,10 @@ from collections.abc import Callable, Sequence
 import tensorflow as tf
 
 from tfjac.drive.replicas.gathering import Replica, has_other_workers, on_each
-from tfjac.drive.replicas.replicated_model import ReplicatedLinearisation
+from tfjac.drive.replicas.replicated_model import AllRows, ReplicatedLinearisation
 from tfjac.drive.replicas.workers import WorkersObjective
 from tfjac.graph import Dependence, handle_in
-from tfjac.linear.contracts import AS_FACTORS, Allowed, LinearModel
+from tfjac.linear.contracts import AS_FACTORS, Allowed, JacobianRows, LinearModel
 from tfjac.linear.prior import total
 from tfjac.objective.objective import LocalObjective
 from tfjac.steps.objective import Objective
@@ -81,6 +81,11 @@ class ReplicatedObjective(LocalObjective):
         """Return the `Linearisation` of all residuals."""
         parts = self._on_each(lambda objective: objective.linearise(allowed))
         return ReplicatedLinearisation(parts, self._replicas)
+
+    def jacobian_in(self, chosen: Sequence[int]) -> tuple[JacobianRows, Tensor]:
+        """Return J of some of the variables as factors, of all residuals, and these in the order of its rows."""
+        jacobians, residuals = zip(*self._on_each(lambda objective: objective.jacobian_in(chosen)))
+        return AllRows(list(jacobians), self._replicas), tf.concat(residuals, axis=0)
 
     def examples_mix(self) -> bool:
         """Return whether residuals of an example depend on other examples of its replica, or may do so."""

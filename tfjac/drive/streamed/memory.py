@@ -71,6 +71,8 @@ class Memory:
         share: function without arguments that returns by what steps with them are scaled, from 0 to 1; or None.
 
     Attributes:
+        data_stream: function without arguments that returns, while a step is traced, whether data are known to be new
+            with each step.
         keeps_nothing: whether the graph that was traced last remembers nothing, whatever the data.
         taken: list of the bytes of each variable that it made.
     """
@@ -93,6 +95,7 @@ class Memory:
         self.model: Any = None  # the `BatchMemory`, or `KroneckerMemory`, from the first batch on
         self._add_late, self._wants_factors, self._share = add_late, wants_factors, share
         self._choose, self._dtype, self.keeps_nothing = choose, dtype, False
+        self.data_stream: Callable[[], bool] = lambda: False
         self._loss, self._seen = add("loss_after_step", (), "float64"), add("residuals_seen", (), "float64")
         self._steps, self._repeats = add("steps_so_far", (), "int64"), add("steps_on_same_data", (), "int64")
         self._least = LeastDamping(add)
@@ -118,6 +121,8 @@ class Memory:
         allowed = method.allowed()
         if self._wants_factors(objective, method):
             at_once = self._news(objective, at_once=True)
+            if self.data_stream():
+                at_once = at_once._replace(streams=None)
             drawn = self._drawn(objective, method, at_once)
             if drawn is not None:
                 return self._step_with_factors(objective, drawn, at_once, state, method, restrictions, weight)
@@ -170,7 +175,9 @@ class Memory:
         Nor is there where those rows are over the memory budget. Of what is left of it, factors take no more.
         """
         try:
-            drawn = objective.linearise(AS_FACTORS._replace(drawn=news.steps, farther=news.streams))
+            always = news.streams is None
+            farther = tf.constant(True) if always else news.streams
+            drawn = objective.linearise(AS_FACTORS._replace(drawn=news.steps, by_drawn=always, farther=farther))
         except (ExamplesMix, NoForwardMode):
             return None
         sizes = ProblemSizes.of(drawn, method.gram_dtype, method.scaling.is_one_number)
@@ -209,7 +216,7 @@ class Memory:
 
         if objective.half is not None:
             state, report, loss = remember()
-        elif type(method.damping) is NielsenDamping and method.gram_dtype is None:
+        elif news.streams is None or (type(method.damping) is NielsenDamping and method.gram_dtype is None):
             state, report, loss = remember(news.streams)
         else:
             state, report, loss = cond(news.streams, remember, iterate)
@@ -244,8 +251,9 @@ class Memory:
 
     def _keep_news(self, news: "News") -> None:
         """Keep what the next step needs of them, and count the step."""
-        self._repeats.value.assign(news.repeats)
-        self._streams.value.assign(tf.cast(news.streams, tf.int64))
+        if news.streams is not None:
+            self._repeats.value.assign(news.repeats)
+            self._streams.value.assign(tf.cast(news.streams, tf.int64))
         self._steps.value.assign(news.steps + 1)
 
     def _step_on_new_data(

@@ -85,7 +85,7 @@ def block_of(group: list, variables: list, allowed: Allowed = AS_FACTORS) -> tup
         variables: list of variables, or tensors, each of which some of them depends on.
     """
     if allowed.drawn is not None:
-        return drawn_rows(group, variables, allowed.drawn), 0.0
+        return drawn_rows(group, variables, allowed.drawn, allowed.by_drawn), 0.0
     numbers = _numbers_if_dense(group, variables)
     if allowed.by_products and many_rows(group, variables):
         block = _compressed(group, variables, numbers, asks=False) or product_rows(group, variables)

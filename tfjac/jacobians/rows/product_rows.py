@@ -146,7 +146,7 @@ def product_rows(tensors: list[Tensor], variables: list) -> ProductRows | None:
         return None
 
 
-def drawn_rows(tensors: list[Tensor], variables: list, number: Tensor) -> JacobianBlock:
+def drawn_rows(tensors: list[Tensor], variables: list, number: Tensor, alone: bool = False) -> JacobianBlock:
     """Return J of tensors `[n, ...]`, whose factors are of one random combination of the residuals of each example.
 
     Products are exact. Of one residual of an example the factors are J, but for signs. So they are where loops are on
@@ -158,6 +158,7 @@ def drawn_rows(tensors: list[Tensor], variables: list, number: Tensor) -> Jacobi
     Args:
         tensors, variables: as for `product_rows`.
         number: int64 scalar tensor, by which the signs are drawn.
+        alone: whether the `JacobianOperator` of those combinations will do, a row for each example.
 
     Raises:
         ExamplesMix: where it cannot be told what belongs to which example.
@@ -167,7 +168,7 @@ def drawn_rows(tensors: list[Tensor], variables: list, number: Tensor) -> Jacobi
     tensors = inline_calls(tensors, depends_on=sources)
     seed = tf.stack([number, 0])
     with contextlib.suppress(ExamplesMix):
-        if _by_factors(tensors, sources):
+        if _by_factors(tensors, sources, alone):
             operator = jacobian_operator(tensors, variables)
             _, m = operator.examples_and_outputs
             if m == 1:
@@ -179,13 +180,15 @@ def drawn_rows(tensors: list[Tensor], variables: list, number: Tensor) -> Jacobi
         sketch = jacobian_operator(combinations, variables)
     except ExamplesMix:
         sketch = operator_of(combinations, variables, partial(factorize, examples_mix=AS_IF_APART, verify=False))
+    if alone:
+        return sketch
     return _with_sketch(tensors, variables, sources, sketch)
 
 
-def _by_factors(tensors: list[Tensor], sources: list) -> bool:
+def _by_factors(tensors: list[Tensor], sources: list, only_one: bool) -> bool:
     """Return whether products with J are less work by its factors: of one residual, or of few where loops are."""
     sizes = [tensor.shape[1:].num_elements() for tensor in tensors]
-    if None in sizes or sum(sizes) > FEW_OUTPUTS:
+    if None in sizes or sum(sizes) > (1 if only_one else FEW_OUTPUTS):
         return False
     return sum(sizes) == 1 or any(op.type in LOOPS for op in between(sources, tensors))
 

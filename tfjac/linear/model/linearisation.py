@@ -24,6 +24,7 @@ class Linearisation(LinearModel):
         jacobian: `StackedJacobian`.
         residual: r, `[rows]`.
         prior: `Prior`, the part with Λ.
+        slope: g `[p]`, where it is known and J has other rows than r, such as drawn ones; or None.
 
     Attributes:
         jacobian, residual, prior: as given.
@@ -34,8 +35,8 @@ class Linearisation(LinearModel):
 
     is_shared = False
 
-    def __init__(self, jacobian: JacobianRows, residual: Tensor, prior: Prior) -> None:
-        self.jacobian, self.residual, self.prior = jacobian, residual, prior
+    def __init__(self, jacobian: JacobianRows, residual: Tensor, prior: Prior, slope: Tensor | None = None) -> None:
+        self.jacobian, self.residual, self.prior, self._slope = jacobian, residual, prior, slope
         self.columns, self.dtype = jacobian.columns, jacobian.dtype
 
     # -------------------------------------------------------------- sizes
@@ -64,17 +65,23 @@ class Linearisation(LinearModel):
 
     def cast(self, dtype: tf.DType) -> "Linearisation":
         """Return the same linearisation with J, r and the prior in another dtype."""
-        return Linearisation(self.jacobian.cast(dtype), arrays.cast(self.residual, dtype), self.prior.cast(dtype))
+        slope = None if self._slope is None else tf.cast(self._slope, dtype)
+        return Linearisation(
+            self.jacobian.cast(dtype), arrays.cast(self.residual, dtype), self.prior.cast(dtype), slope
+        )
 
     def in_units(self, units: Units) -> "Linearisation":
         """Return the same linearisation in `Units`, of a `StackedJacobian`."""
         jacobian: Any = self.jacobian
-        return Linearisation(jacobian.in_units(units), self.residual, units.of_prior(self.prior))
+        slope = None if self._slope is None else units.pull(self._slope)
+        return Linearisation(jacobian.in_units(units), self.residual, units.of_prior(self.prior), slope)
 
     def only_free(self, vector: Tensor) -> Tensor:
         return vector
 
     def gradient(self) -> Tensor:
+        if self._slope is not None:
+            return self._slope
         return self.jacobian.adjoint(self.residual) + self.prior.gradient
 
     def gram_and_gradient(self) -> tuple[Tensor, Tensor]:

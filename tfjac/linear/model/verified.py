@@ -1,6 +1,6 @@
 """A linearisation whose gradient is compared with TensorFlow's, when the graph runs."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -33,6 +33,7 @@ class VerifiedLinearisation(Linearisation):
         jacobian, residual, prior: as for `Linearisation`.
         names: list of what the variables are called.
         magnitude: how large r is, or the terms that cancel in it, a scalar tensor.
+        slope: as for `Linearisation`.
 
     Cost: the backward pass that TensorFlow's gradient takes, and the column norms of J.
     """
@@ -45,26 +46,27 @@ class VerifiedLinearisation(Linearisation):
         gradients: list[ReferenceGradient],
         names: list[str],
         magnitude: Tensor,
+        slope: Tensor | None = None,
     ) -> None:
-        super().__init__(jacobian, residual, prior)
+        super().__init__(jacobian, residual, prior, slope)
         self._gradients, self._names, self._magnitude = gradients, names, magnitude
         self._variables = Columns([each.value for each in gradients])
 
     def cast(self, dtype: tf.DType) -> Linearisation:
         """Return a `Linearisation` in another dtype; the comparison is in this one."""
         with tf.control_dependencies([self.gradient()]):
-            residual = tf.cast(tf.identity(self.residual), dtype)
-        return Linearisation(self.jacobian.cast(dtype), residual, self.prior.cast(dtype))
+            residual = tf.identity(self.residual)
+        return Linearisation(self.jacobian, residual, self.prior, self._slope).cast(dtype)
 
     def in_units(self, units: Units) -> "VerifiedLinearisation":
         """Return the same in `Units`, the gradients that are compared with, too."""
-        changed = super().in_units(units)
+        changed: Any = super().in_units(units)
         numbers = tf.unstack(tf.cast(units.numbers, self.dtype))
         gradients = [
             ReferenceGradient(unit * each.value, unit * each.rounding) for unit, each in zip(numbers, self._gradients)
         ]
         given = changed.jacobian, changed.residual, changed.prior, gradients
-        return VerifiedLinearisation(*given, self._names, self._magnitude)
+        return VerifiedLinearisation(*given, self._names, self._magnitude, changed._slope)
 
     def gradient(self) -> Tensor:
         """Return g `[p]`, compared."""

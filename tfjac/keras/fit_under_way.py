@@ -1,4 +1,8 @@
-"""What `fit` shows while its first step is made: one line, and how long that took."""
+"""What a step that is traced reads of Keras' `fit`, by its locals on the stack: whether data are new, what is shown.
+
+Keras tells an optimizer neither of its data, `verbose` nor callbacks. If they have other names, nothing is shown, and
+data count as those that may come again.
+"""
 
 import functools
 import inspect
@@ -10,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 import keras
+import tensorflow as tf
 
 from tfjac.types import Logs
 
@@ -19,8 +24,6 @@ _FIT = inspect.unwrap(keras.Model.fit).__code__
 
 def tells_of_first(trace: Callable) -> Callable:
     """Decorate the method that traces a step: the first one in a `fit` that shows epochs has a line on stdout.
-
-    Keras tells an optimizer neither of `verbose` nor of callbacks. Both are found in its call of `fit`, on the stack.
 
     Args:
         trace: method of an optimizer.
@@ -45,12 +48,37 @@ def tells_of_first(trace: Callable) -> Callable:
     return traced
 
 
-def _callbacks_of_shown_fit() -> list | None:
-    """Return the callbacks of the call of Keras' `fit` that is under way; None if there is none, or it is silent."""
+def data_stream() -> bool:
+    """Return whether a `fit` is under way of which no epoch is one batch, nor the same one again and again.
+
+    So it is with arrays of several batches, and with a `tf.data.Dataset` of which nothing before has a single element,
+    as `from_tensors(data).repeat()` has. Of a generator this is taken for granted.
+    """
+    of_fit = _locals_of_fit()
+    epoch, data = of_fit.get("epoch_iterator"), [of_fit.get("x")]
+    if epoch is None or 1 in (epoch.num_batches, epoch.data_adapter.num_batches):
+        return False
+    with tf.init_scope():
+        while data:
+            each = data.pop()
+            if isinstance(each, tf.data.Dataset):
+                if each.cardinality() == 1:
+                    return False
+                data += each._inputs()
+    return True
+
+
+def _locals_of_fit() -> dict[str, Any]:
+    """Return the local variables of the call of Keras' `fit` that is under way; none if there is none."""
     frame: types.FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code is not _FIT:
         frame = frame.f_back
-    of_fit = {} if frame is None else frame.f_locals
+    return {} if frame is None else frame.f_locals
+
+
+def _callbacks_of_shown_fit() -> list | None:
+    """Return the callbacks of the call of Keras' `fit` that is under way; None if there is none, or it is silent."""
+    of_fit = _locals_of_fit()
     if not of_fit.get("verbose") or not keras.config.is_interactive_logging_enabled():
         return None
     return getattr(of_fit.get("callbacks"), "callbacks", None)
