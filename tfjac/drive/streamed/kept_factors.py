@@ -45,10 +45,11 @@ class KeptFactors:
             for names in (("inputs", "outputs"), ("inverse_inputs", "inverse_outputs"))
         )
 
-    def averaged(self, factors: list, kept: Tensor) -> KroneckerBlock | TableBlock:
-        """Return the block with that of a batch."""
-        new = self.sides(self._form.of(factors))
-        return self.block([kept * one + (1 - kept) * two for one, two in zip(self.kept_sides(), new)])
+    def averaged(self, factors: list, shares: tuple) -> KroneckerBlock | TableBlock:
+        """Return the mean of the block and that of a batch, with the shares of both."""
+        kept, new = shares
+        pairs = zip(self.kept_sides(), self.sides(self._form.of(factors)))
+        return self.block([kept * one + new * two for one, two in pairs])
 
     def block(self, sides: list[Tensor]) -> KroneckerBlock | TableBlock:
         """Return the block of these A and G."""
@@ -78,9 +79,9 @@ class KeptDiagonal:
     def __init__(self, add: Callable, name: str, size: int, dtype: tf.DType) -> None:
         self._diagonal, self.numbers, self.operations = add(f"diagonal_{name}", (size,), dtype), size, size
 
-    def averaged(self, factors: list, kept: Tensor) -> DiagonalBlock:
-        (old,) = self.kept_sides()
-        return DiagonalBlock(kept * old + (1 - kept) * DiagonalBlock.of(factors).values if factors else old)
+    def averaged(self, factors: list, shares: tuple) -> DiagonalBlock:
+        (old,), (kept, new) = self.kept_sides(), shares
+        return DiagonalBlock(kept * old + new * DiagonalBlock.of(factors).values if factors else old)
 
     def block(self, sides: list[Tensor]) -> DiagonalBlock:
         return DiagonalBlock(*sides)

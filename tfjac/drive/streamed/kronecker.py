@@ -40,7 +40,7 @@ from tfjac.drive.streamed.two_directions import TwoDirections
 from tfjac.graph import cond, eager_creation, replay
 from tfjac.linear.columns import Columns
 from tfjac.linear.contracts import LinearModel
-from tfjac.linear.factors.kronecker_block import form_of
+from tfjac.linear.factors.kronecker_block import form_of, inverses_of
 from tfjac.linear.model import num_examples
 from tfjac.linear.solvers import ConjugateGradientSolver
 from tfjac.linear.solvers.base import Cost, Solver, zeros_unless
@@ -238,11 +238,13 @@ class KroneckerMemory:
             masses: function from λ to what is added to each block.
             damping_of: function from the mean of diag(JᵀJ) to λ and the largest mean so far.
         """
-        blocks = [part.averaged(each, kept) for part, each in zip(self._parts, factors)]
-        damping, largest = damping_of(tf.add_n([block.trace() for block in blocks]) / self._columns.total)
+        shares = kept, 1 - kept
+        blocks = [part.averaged(each, shares) for part, each in zip(self._parts, factors)]
+        mean = tf.add_n([block.trace() for block in blocks]) / self._columns.total
+        damping, largest = damping_of(mean)
         sides = [part.sides(block) for part, block in zip(self._parts, blocks)]
-        inverses = [block.inverses(mass) for block, mass in zip(blocks, masses(damping))]
-        return [sides, inverses, damping, largest, all_finite(largest, *tf.nest.flatten([sides, inverses]))]
+        inverses = inverses_of(blocks, masses(damping))
+        return [sides, inverses, damping, largest, all_finite(mean, *tf.nest.flatten(inverses))]
 
     def _as_kept(self, damping_of: Callable) -> list[Any]:
         """Return the same as it was kept, which is finite."""

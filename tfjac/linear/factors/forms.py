@@ -195,7 +195,7 @@ class OuterFactor(Factor):
         (n, t, g, i), o, r = axes(self.a), axes(self.d)[4], axes(x)[-1]
         order = [*map(self.layout.index, "gio"), 3]
         weights = reordered(tf.reshape(x, [*self._sizes(), r]), order, [g, i, o * r])
-        moved = tf.matmul(inputs_by_group(self.a), weights)
+        moved = tf.matmul(by_group(self.a), weights)
         moved = reordered(tf.reshape(moved, [g, n, t, o, r]), [1, 2, 0, 3, 4], [n, t * g * o, r])
         if self.d.shape[1] == 1:  # one output: many products of tiny matrices take longer
             return tf.reduce_sum(self._only_cotangent() * moved, axis=1, keepdims=True)
@@ -206,7 +206,7 @@ class OuterFactor(Factor):
         one_output = self.d.shape[1] == 1
         pulled = self._only_cotangent() * u if one_output else tf.matmul(self._cotangents(), u, transpose_a=True)
         pulled = reordered(tf.reshape(pulled, [n, t, g, o, r]), [2, 0, 1, 3, 4], [g, n * t, o * r])
-        result = tf.matmul(inputs_by_group(self.a), pulled, transpose_a=True)
+        result = tf.matmul(by_group(self.a), pulled, transpose_a=True)
         order = [*map("gio".index, self.layout), 3]
         return reordered(tf.reshape(result, [g, i, o, r]), order, [self.num_columns, r])
 
@@ -266,10 +266,14 @@ class OuterFactor(Factor):
         return OuterFactor(self.a, self.d, "g" + order[::-1])
 
 
-def inputs_by_group(a: Tensor) -> Tensor:
-    """Return `a[n,t,g,i]` as matrices `[g, n·t, i]`: einsums of five axes take the slow way round."""
-    n, t, g, i = axes(a)
-    return reordered(a, [2, 0, 1, 3], [g, n * t, i])
+def by_group(tensor: Tensor) -> Tensor:
+    """Return `a[n,t,g,i]` as matrices `[g, n·t, i]`, or `d` likewise: einsums of five axes take the slow way round."""
+    others, (g, i) = range(tensor.shape.rank - 2), tensor.shape[-2:]
+    sizes = [g, -1, i]
+    if not (g and i):
+        *rows, g, i = axes(tensor)
+        sizes = [g, product(rows), i]
+    return reordered(tensor, [len(others), *others, len(others) + 1], sizes)
 
 
 COPIES = 3

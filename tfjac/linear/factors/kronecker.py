@@ -3,9 +3,8 @@
 import tensorflow as tf
 
 from tfjac.graph import axes
-from tfjac.linear.factors.forms import Factor, OuterFactor, inputs_by_group
+from tfjac.linear.factors.forms import DenseFactor, Factor, OuterFactor, by_group
 from tfjac.linear.factors.gather_factor import GatherFactor
-from tfjac.linear.shapes import reordered
 from tfjac.types import Tensor
 
 
@@ -21,11 +20,12 @@ def kronecker_product(factor: Factor) -> tuple[Tensor, Tensor]:
     Reference: J. Martens & R. Grosse, "Optimizing neural networks with Kronecker-factored approximate curvature",
     2015; for convolutions R. Grosse & J. Martens, 2016.
     """
+    if isinstance(factor, DenseFactor):
+        cotangents = by_group(factor.j[:, :, None])
+        return tf.ones([1, 1, 1], factor.dtype), tf.matmul(cotangents, cotangents, transpose_a=True)
     a, d, _ = factor.outer_form()
-    n, m, t, g, o = axes(d)
-    inputs = inputs_by_group(a)
-    cotangents = reordered(d, [3, 0, 1, 2, 4], [g, n * m * t, o])
-    count = tf.cast(tf.maximum(n * t, 1), a.dtype)
+    inputs, cotangents = by_group(a), by_group(d)
+    count = tf.cast(tf.maximum(axes(inputs)[1], 1), a.dtype)
     return tf.matmul(inputs, inputs, transpose_a=True) / count, tf.matmul(cotangents, cotangents, transpose_a=True)
 
 

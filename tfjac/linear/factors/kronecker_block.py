@@ -60,7 +60,7 @@ class KroneckerBlock(NamedTuple):
 
     def trace(self) -> Tensor:
         """Return tr(A ⊗ G), a scalar."""
-        return tf.reduce_sum(tf.linalg.trace(self.left) * tf.linalg.trace(self.right))
+        return tf.reduce_sum(_trace(self.left) * _trace(self.right))
 
     def diagonal(self) -> Tensor:
         """Return diag(A ⊗ G), `[size]`, in the order of the variable."""
@@ -69,9 +69,13 @@ class KroneckerBlock(NamedTuple):
 
     def inverses(self, mass: Tensor) -> list[Tensor]:
         """Return (A + π√m·I)⁻¹ and (G + √m/π·I)⁻¹, m the mean mass; π² = (tr A / i) / (tr G / o) shares it out."""
+        return inverses_of([self], [mass])[0]
+
+    def damped(self, mass: Tensor) -> list[tuple[Tensor, Tensor]]:
+        """Return A and G, and what is added to the diagonal of each before it is inverted, `[g, 1]`."""
         root = tf.sqrt(tf.reduce_mean(mass))
-        share = _evenly(*(tf.linalg.trace(side) / side.shape[-1] for side in (self.left, self.right)))
-        return [inverse(side, (shift * root)[:, None]) for side, shift in ((self.left, share), (self.right, 1 / share))]
+        share = _evenly(*(_trace(side) / side.shape[-1] for side in (self.left, self.right)))
+        return [(self.left, (root * share)[:, None]), (self.right, (root / share)[:, None])]
 
     def multiplied(self, inverses: Sequence[Tensor], vector: Tensor) -> Tensor:
         """Return the product of what `inverses` returned with a vector `[size]`."""
@@ -135,9 +139,13 @@ class TableBlock(NamedTuple):
 
     def inverses(self, mass: Tensor) -> list[Tensor]:
         """Return 1/(a + π√m) and (G + √m/π·I)⁻¹, with π as of a `KroneckerBlock`."""
+        return inverses_of([self], [mass])[0]
+
+    def damped(self, mass: Tensor) -> list[tuple[Tensor, Tensor]]:
+        """Return a and G, and the scalars that are added to a, and to the diagonal of G."""
         root = tf.sqrt(tf.reduce_mean(mass))
         share = _evenly(tf.reduce_mean(self.left), tf.reduce_mean(tf.linalg.diag_part(self.right)))
-        return [1 / (self.left + root * share), inverse(self.right, root / share)]
+        return [(self.left, root * share), (self.right, root / share)]
 
     def multiplied(self, inverses: Sequence[Tensor], vector: Tensor) -> Tensor:
         """Return the product of what `inverses` returned with a vector `[size]`."""
@@ -169,11 +177,40 @@ class DiagonalBlock(NamedTuple):
 
     def inverses(self, mass: Tensor) -> list[Tensor]:
         """Return 1 / (values + mass), `[size]`, for a scalar or a vector `[size]`."""
-        return [1 / (self.values + mass)]
+        return inverses_of([self], [mass])[0]
+
+    def damped(self, mass: Tensor) -> list[tuple[Tensor, Tensor]]:
+        """Return the values, and what is added to them."""
+        return [(self.values, mass)]
 
     def multiplied(self, inverses: Sequence[Tensor], vector: Tensor) -> Tensor:
         """Return the product of what `inverses` returned with a vector `[size]`."""
         return inverses[0] * vector
+
+
+def inverses_of(blocks: Sequence[Any], masses: Sequence[Tensor]) -> list[list[Tensor]]:
+    """Return a list of the inverses of each block, damped by the mass of each; matrices of one size are one batch."""
+    damped = [block.damped(mass) for block, mass in zip(blocks, masses)]
+    sides = [(tf.convert_to_tensor(side), shift) for each in damped for side, shift in each]
+    batches: dict[Any, list[int]] = {}
+    for k, (side, _) in enumerate(sides):
+        in_groups = side.shape.rank == 3 and side.shape[0] is not None
+        batches.setdefault(side.shape[-1] if in_groups else -1 - k, []).append(k)
+    found: dict[int, Tensor] = {}
+    for batch in batches.values():
+        matrices, shifts = zip(*(sides[k] for k in batch))
+        if len(batch) > 1:
+            together = inverse(tf.concat(matrices, 0), tf.concat(shifts, 0))
+            found.update(zip(batch, tf.split(together, [matrix.shape[0] for matrix in matrices])))
+        else:
+            is_matrix = matrices[0].shape.rank > 1
+            found[batch[0]] = inverse(matrices[0], shifts[0]) if is_matrix else 1 / (matrices[0] + shifts[0])
+    return tf.nest.pack_sequence_as([[0] * len(each) for each in damped], [found[k] for k in range(len(sides))])
+
+
+def _trace(matrices: Tensor) -> Tensor:
+    """Return the trace of each matrix of `[g, n, n]`."""
+    return tf.einsum("gii->g", matrices)
 
 
 def _evenly(left: Tensor, right: Tensor) -> Tensor:
