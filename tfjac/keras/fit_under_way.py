@@ -56,9 +56,11 @@ def data_stream() -> bool:
     """
     of_fit = _locals_of_fit()
     epoch, data = of_fit.get("epoch_iterator"), [of_fit.get("x")]
-    if epoch is None or 1 in (epoch.num_batches, epoch.data_adapter.num_batches):
+    if epoch is None:
         return False
     with tf.init_scope():
+        if 1 in (epoch.num_batches, epoch.data_adapter.num_batches):
+            return False
         while data:
             each = data.pop()
             if isinstance(each, tf.data.Dataset):

@@ -173,6 +173,10 @@ class JacobianRows(Jacobian, Protocol):
     def factors(self) -> list[list]:
         """For each variable the list of the factors of its columns, of all examples; empty where there are none."""
 
+    def matvecs(self, vectors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        """J v `[rows]` of several vectors, in one pass where J is there as factors."""
+        return [self.matvec(vector) for vector in vectors]
+
     def adjoint(self, vector: tf.Tensor) -> tf.Tensor:
         """Jᵀu, `[p]`."""
         return self.matvec(vector, adjoint=True)

@@ -111,24 +111,29 @@ class ObjectiveInUnits(WrappedObjective):
         """Return r to first order, with J as is `Allowed`, in the units that are kept or that the batch asks for."""
         model: Any = self._objective.linearise(allowed)
         if self._units is None:
-            self._units = self._units_of(model)
+            some = None if allowed.by_drawn else model.jacobian.only(self._changed)
+            self._units = self._units_of(model, some)
         return model.in_units(self._units.cast(model.dtype))
 
-    def _units_of(self, model: LinearModel) -> Units:
-        """Return the `Units`, and keep them; from a start, which a cost without bounds is told of, no step is tried."""
+    def _units_of(self, model: LinearModel, some: Any) -> Units:
+        """Return the `Units`, and keep them; from a start, which a cost without bounds is told of, no step is tried.
+
+        Args:
+            model: the `LinearModel`.
+            some: J of the variables that may have another unit, or None where the model has it not.
+        """
         kept = self._kept.value.value()
-        unit, fallen = cond(kept > 0, lambda: (kept, tf.zeros_like(kept)), lambda: self._first(model))
+        unit, fallen = cond(kept > 0, lambda: (kept, tf.zeros_like(kept)), lambda: self._first(model, some))
         self._kept.value.assign(unit)
         unit = self._kept.value.value()  # as read it depends on no draw of rows: these are replayed
         self.before, self.fallen = self.cost, tf.cast(fallen, self.cost.dtype)
         self.cost = tf.where(fallen > 0, tf.constant(np.inf, self.cost.dtype), self.cost)
         return Units.of(self.columns, tf.cast(tf.where(unit > 0, unit, tf.ones_like(unit)), model.dtype), self._changed)
 
-    def _first(self, model: LinearModel) -> tuple[Tensor, Tensor]:
+    def _first(self, model: LinearModel, some: Any) -> tuple[Tensor, Tensor]:
         """Go to the start if there is one; return u, or zero where a batch does not say it, and by how much F fell."""
-        rows: Any = model.jacobian
-        some, values = rows.only(self._changed), self.values()
-        jacobian, residual = self._objective.jacobian_in(self._changed) if some is None else (some, model.residual)
+        values = self.values()
+        jacobian, residual = self.inner.jacobian_in(self._changed) if some is None else (some, model.residual)
         weights = [values[k] for k in self._changed]
         outputs = jacobian.matvec(tf.cast(jacobian.columns.flatten(weights), model.dtype))
         apart = residual - outputs

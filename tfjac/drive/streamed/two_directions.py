@@ -100,7 +100,7 @@ class _Plane(ProductSystem):
         super().__init__(linearisation, diagonal)
         self._precondition, self._streams = precondition, streams
         self._directions = directions = [-precondition(self.gradient), last]
-        rows = _products([linearisation.jacobian.matvec(each) for each in directions])
+        rows = _products(linearisation.jacobian.matvecs(directions))
         weighed = _products(directions, [self.prior.precision * each for each in directions])
         self._curvature = rows if self.prior.is_zero else [one + two for one, two in zip(rows, weighed)]
         self._squares = _products(directions)

@@ -92,6 +92,14 @@ class StackedJacobian(JacobianRows):
             return self._sum(self._each(lambda operator, part: operator.matvec(part, adjoint=True), self._split(x)))
         return self.stack(self._each(lambda operator: operator.matvec(x)))
 
+    def matvecs(self, vectors: Sequence[Tensor]) -> list[Tensor]:
+        def of_block(operator: JacobianBlock) -> list[Tensor]:
+            if isinstance(operator, JacobianOperator):
+                return tf.unstack(operator.matmul(tf.stack(vectors, axis=1)), len(vectors), axis=1)
+            return [operator.matvec(vector) for vector in vectors]
+
+        return [self.stack(parts) for parts in zip(*self._each(of_block))]
+
     def to_dense(self) -> Tensor:
         return self.stack(self._each(lambda operator: operator.to_dense()), self.columns.total)
 
