@@ -53,6 +53,20 @@ def test_products_are_exact_and_factors_are_of_a_combination(outputs, recurrent,
     assert found(X[:0])[0].shape == (0,)
 
 
+def test_alone_they_are_the_rows_of_which_factors_are():
+    model = network(3, recurrent=False)
+    variables, v = [each.value for each in model.trainable_variables], RNG.normal(size=model.count_params())
+
+    @tf.function(autograph=False)
+    def found(x):
+        rows = drawn_rows([model(x)], variables, tf.constant(5, tf.int64), alone=True)
+        beside = drawn_rows([model(x)], variables, tf.constant(5, tf.int64))
+        return rows.matvec(tf.constant(v)), tf.concat([factor.dense() for factor in beside.factors], 2)[:, 0]
+
+    product, combined = (each.numpy() for each in found(X))
+    np.testing.assert_allclose(product, combined @ v, rtol=1e-9, atol=1e-12)
+
+
 def test_factors_of_long_sequences_are_not_kept(monkeypatch):
     monkeypatch.setattr("tfjac.jacobians.rows.product_rows.FEW_NUMBERS", 3 * 4 * 16 - 1)  # m·t·o of the LSTM
     model = network(3, True)

@@ -112,30 +112,31 @@ class ObjectiveInUnits(WrappedObjective):
         model: Any = self._objective.linearise(allowed)
         if self._units is None:
             some = None if allowed.by_drawn else model.jacobian.only(self._changed)
-            self._units = self._units_of(model, some)
+            pair = self.inner.jacobian_in(self._changed) if some is None else (some, model.residual)
+            self._units = self._units_of(*pair)
         return model.in_units(self._units.cast(model.dtype))
 
-    def _units_of(self, model: LinearModel, some: Any) -> Units:
+    def _units_of(self, jacobian: Any, residual: Tensor) -> Units:
         """Return the `Units`, and keep them; from a start, which a cost without bounds is told of, no step is tried.
 
         Args:
-            model: the `LinearModel`.
-            some: J of the variables that may have another unit, or None where the model has it not.
+            jacobian: J of the variables that may have another unit; residual: r, in the order of its rows.
         """
         kept = self._kept.value.value()
-        unit, fallen = cond(kept > 0, lambda: (kept, tf.zeros_like(kept)), lambda: self._first(model, some))
+        unit, fallen = cond(kept > 0, lambda: (kept, tf.zeros_like(kept)), lambda: self._first(jacobian, residual))
         self._kept.value.assign(unit)
         unit = self._kept.value.value()  # as read it depends on no draw of rows: these are replayed
         self.before, self.fallen = self.cost, tf.cast(fallen, self.cost.dtype)
         self.cost = tf.where(fallen > 0, tf.constant(np.inf, self.cost.dtype), self.cost)
-        return Units.of(self.columns, tf.cast(tf.where(unit > 0, unit, tf.ones_like(unit)), model.dtype), self._changed)
+        return Units.of(
+            self.columns, tf.cast(tf.where(unit > 0, unit, tf.ones_like(unit)), residual.dtype), self._changed
+        )
 
-    def _first(self, model: LinearModel, some: Any) -> tuple[Tensor, Tensor]:
+    def _first(self, jacobian: Any, residual: Tensor) -> tuple[Tensor, Tensor]:
         """Go to the start if there is one; return u, or zero where a batch does not say it, and by how much F fell."""
         values = self.values()
-        jacobian, residual = self.inner.jacobian_in(self._changed) if some is None else (some, model.residual)
         weights = [values[k] for k in self._changed]
-        outputs = jacobian.matvec(tf.cast(jacobian.columns.flatten(weights), model.dtype))
+        outputs = jacobian.matvec(tf.cast(jacobian.columns.flatten(weights), residual.dtype))
         apart = residual - outputs
         norms, slopes = jacobian.column_norms_squared(), jacobian.matvec(apart, adjoint=True)
         sizes = jacobian.columns.sizes
@@ -157,7 +158,7 @@ class ObjectiveInUnits(WrappedObjective):
         unit = tf.sqrt(tf.where(variance > 0, variance, whole) / tf.reduce_max(largest))
         counts = tf.math.is_finite(unit) & (unit > 0) & ~begins
         unit = tf.where((unit > LARGE) | (unit < TINY), unit, 1.0)
-        fallen = (before - after) / 2 if self.sums_squares else tf.cast(self.cost - self.evaluate(), model.dtype)
+        fallen = (before - after) / 2 if self.sums_squares else tf.cast(self.cost - self.evaluate(), residual.dtype)
         found = tf.where(counts, unit, 0.0), tf.where(begins, fallen, 0.0)
         return tf.cast(found[0], self._kept.dtype), tf.cast(found[1], self._kept.dtype)
 
