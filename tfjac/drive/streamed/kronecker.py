@@ -9,8 +9,9 @@ before, a step is
 
     p = −αPg + μδ
 
-in which α and μ minimise the quadratic model of the batch, with products J·v. Three rules make it sound where batches
-are small. They were chosen by trials on digits, tables, and an autoencoder, with batches of 8 to 256; see
+in which α and μ minimise the quadratic model of the batch. Where data are new with each step, its curvature is that of
+the combinations that are drawn; else products J·v are exact. Three rules make it sound where batches are small. They
+were chosen by trials on digits, tables, and an autoencoder, with batches of 8 to 256; see
 `docs/explanation/memory_of_mini_batches.md`.
 
 *How far.* α is no more than 1/κ. κ is a mean over batches: the curvature of the batch along Pg over that of what is
