@@ -152,7 +152,8 @@ def unit_of(residuals: Any, dtype: tf.DType) -> Tensor:
 
 def units_of(residuals: Tensor) -> Tensor:
     """Return the `unit_of` each row of residuals `[..., m]`."""
-    half = arrays.log(arrays.reduce_max(arrays.absolute(residuals), axis=-1)) / (2 * float(np.log(2)))
+    of_four = arrays.constant(2 * float(np.log(2)), residuals)
+    half = arrays.log(arrays.reduce_max(arrays.absolute(residuals), axis=-1)) / of_four
     extreme = (arrays.absolute(half) > 16) & arrays.is_finite(half)
     power = arrays.power(arrays.constant(2, residuals), arrays.round_even(half))
     return arrays.where(extreme, power, arrays.ones_like(half))
