@@ -68,7 +68,7 @@ class TestTRF(lsq.TestTRF):
 @pytest.mark.parametrize("noise", [0.1, 1.0])
 def test_robustness_by_derivatives(noise):
     """What `test_robustness` says: a small gradient, and nearer to the truth than least squares."""
-    problem = lsq.ExponentialFittingProblem(1, 0.1, noise, rng=12220903)
+    problem = lsq.ExponentialFittingProblem(1, 0.1, noise, 1, (-1, 1), 11, 12220903)
 
     def fitted(loss):
         w = tf.Variable(problem.p0, dtype=tf.float64)
