@@ -251,9 +251,9 @@ class Memory:
 
     def _keep_news(self, news: "News") -> None:
         """Keep what the next step needs of them, and count the step."""
-        if news.streams is not None:
-            self._repeats.value.assign(news.repeats)
-            self._streams.value.assign(tf.cast(news.streams, tf.int64))
+        streams = tf.constant(True) if news.streams is None else news.streams
+        self._repeats.value.assign(news.repeats)
+        self._streams.value.assign(tf.cast(streams, tf.int64))
         self._steps.value.assign(news.steps + 1)
 
     def _step_on_new_data(
