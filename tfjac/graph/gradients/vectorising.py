@@ -73,16 +73,19 @@ def by_known_lists(of_slices: Callable[..., Sequence[Any]]) -> Callable:
     """Return a shortcut for ops of a tensor and lists of integers: for one axis more, worked out while tracing.
 
     Args:
-        of_slices: function from the number of slices of the tensor and the lists to what these become.
+        of_slices: function from the number of slices of the tensor, None if it is open, and the lists to what these
+            become. There is no shortcut if None is among their elements.
     """
 
     def convert(op: tf.Operation, inputs: Sequence[Tensor], stacked: Sequence[bool]) -> list[Tensor] | None:
         tensor, *given = inputs
         lists = [static_value(each) for each in given]
-        if any(stacked[1:]) or tensor.shape[:1] == [None] or any(each is None for each in lists):
+        if any(stacked[1:]) or any(each is None for each in lists):
             return None
         plain = [each.reshape(-1).tolist() if each.ndim < 2 else each.tolist() for each in lists]
         more = of_slices(tensor.shape[0], *plain)
+        if any(None in new for new in more):
+            return None
         return _private.op_like(op, [tensor, *(tf.constant(new, old.dtype) for new, old in zip(more, op.inputs[1:]))])
 
     return convert
