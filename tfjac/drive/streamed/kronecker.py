@@ -181,10 +181,11 @@ class KroneckerMemory:
             used = tf.where(streams | (state.damping[0] <= 0), damping, state.damping[0])
             return tf.split(used + zeros_unless(~streams, batch.prior.precision), sizes)
 
-        new = lambda: factors if streams is None else replayed(factors, news.steps)  # noqa: E731
         sides, inverses, damping, largest, is_finite = cond(
             is_due,
-            lambda: self._renewed(new(), kept, masses, damping_of),
+            lambda: self._renewed(
+                factors if streams is None else replayed(factors, news.steps), kept, masses, damping_of
+            ),
             lambda: self._as_kept(damping_of),
         )
         curvature = [part.block(each) for part, each in zip(self._parts, sides)]
