@@ -28,6 +28,7 @@ X = RNG.normal(size=(150, 4))
 Y = np.sin(X @ RNG.normal(size=(4, 6)))
 ENOUGH = 200  # examples by which the bound of α has grown
 SOON = 7  # steps after each of which factors are renewed, and every fifth time from then on
+LEVEL = 3  # steps before the pace begins to fall
 
 
 def perceptron(inputs, hidden, outputs):
@@ -46,8 +47,8 @@ def factors_for_all(monkeypatch):
 class Factored:
     """The method for z = xW with a penalty c‖W‖², and a loss whose second derivative by z is diagonal."""
 
-    def __init__(self, loss, w, penalty, share=lambda number: 1.0, by_drawn=False):
-        self.by_drawn = by_drawn
+    def __init__(self, loss, w, penalty, share=None, by_drawn=False):
+        self.by_drawn, self.losses, self.pace = by_drawn, None, 1.0
         self.loss, self.w, self.penalty, self.share = loss, w.copy(), penalty, share
         self.left, self.right, self.last = 0.0, 0.0, 0 * w
         self.damping, self.stiffness, self.largest, self.number, self.examples = 0.0, 0.0, 0.0, 0, 0
@@ -64,6 +65,7 @@ class Factored:
     def step(self, x, y):
         _, first, second = with_chords(self.loss, x @ self.w, y)
         value = self.total(x, y, self.w)
+        scaled = self.paced(value / len(x)) if self.share is None else self.share(self.number)
         gradient = x.T @ first + 2 * self.penalty * self.w
         kept = min(0.95, self.number / (self.number + 1))
         earlier, weight = kept * self.weight, kept * self.weight + (1 - kept) * len(x)
@@ -95,9 +97,8 @@ class Factored:
         self.last, growth = 0 * self.w, 2.0
         for _ in range(5):
             both = model + damping * squared
-            first, second = self.coordinates(
-                both, slopes, most * self.share(self.number) * min(0.1 + 0.9 * self.examples / ENOUGH, 1.0)
-            )
+            soon = min(0.1 + 0.9 * self.examples / ENOUGH, 1.0)
+            first, second = self.coordinates(both, slopes, most * scaled * soon)
             step = first * pair[0] + second * pair[1]
             on = np.array([first, second])
             promise = -(slopes @ on + on @ model @ on / 2)
@@ -109,6 +110,15 @@ class Factored:
             damping, growth = damping * growth, 2 * growth
         self.number += 1
         self.examples += len(x)
+
+    def paced(self, loss):
+        """The part of α's bound that is left, by how the losses of a half and a quarter of the steps have fallen."""
+        before = [loss, loss] if self.losses is None else self.losses
+        parts = [min(k / (self.number + 1), 1) for k in (4, 2)]
+        latest, later = self.losses = [(1 - part) * mean + part * loss for part, mean in zip(parts, before)]
+        power = 4 * (later - latest) / abs(2 * later - latest)
+        self.pace *= 1 - (self.number > 0) * np.clip(1 - 2 * power, 0, 1) / (self.number + LEVEL)
+        return self.pace
 
     @staticmethod
     def coordinates(both, slopes, most):
@@ -137,6 +147,7 @@ def test_steps_are_those_of_the_method(name, penalty, share, by_drawn, monkeypat
     """
     monkeypatch.setattr(kronecker, "ENOUGH", ENOUGH)
     monkeypatch.setattr(kronecker, "SOON", SOON)
+    monkeypatch.setattr(kronecker, "LEVEL", LEVEL)
     monkeypatch.setattr(memory, "data_stream", lambda: by_drawn)
     oracle_loss, loss, y = LOSSES[name]
     random = np.random.default_rng(1)
@@ -146,7 +157,7 @@ def test_steps_are_those_of_the_method(name, penalty, share, by_drawn, monkeypat
         model = keras.Sequential([layers.Input((4,)), layers.Dense(2, use_bias=False, kernel_regularizer=regularizer)])
         schedule = keras.optimizers.schedules.ExponentialDecay(1.5, 4, 0.5) if share else None
         model.compile(LevenbergMarquardt(learning_rate=schedule), loss=loss(), jit_compile=False)
-        scaled = (lambda number: min(float(np.float32(1.5 * 0.5 ** (number / 4))), 1.0)) if share else (lambda _: 1.0)
+        scaled = (lambda number: min(float(np.float32(1.5 * 0.5 ** (number / 4))), 1.0)) if share else None
         oracle = Factored(oracle_loss, model.get_weights()[0], float(np.float32(penalty)), scaled, by_drawn)
         for _ in range(3):
             for rows in np.split(random.permutation(150), range(20, 150, 20)):

@@ -10,7 +10,7 @@ before, a step is
     p = −αPg + μδ
 
 in which α and μ minimise the quadratic model of the batch. Where data are new with each step, its curvature is that of
-the combinations that are drawn; else products J·v are exact. Three rules make it sound where batches are small. They
+the combinations that are drawn; else products J·v are exact. Four rules make it sound where batches are small. They
 were chosen by trials on digits, tables, and an autoencoder, with batches of 8 to 256; see
 `docs/explanation/memory_of_mini_batches.md`.
 
@@ -23,6 +23,9 @@ part of 1/κ.
 *How soon.* What one batch of a new network says is noise for the most part, and units of `relu` that a step of full
 length makes zero for all examples stay so. So the bound of α begins at a tenth, and grows to its full size with the
 first 2,400 examples.
+
+*How long.* Steps of one length never come to rest where losses have noise. So the bound of α falls with one over the
+number of steps while the losses of batches before their steps hardly fall, see `paced`. A schedule takes its place.
 
 *How much damping.* λ follows α: with too little damping, what is kept is wrong about directions that few examples have
 shown, and the batch allows a small part of Pg alone. λ changes with each step until that part is 1/50, or less of
@@ -77,6 +80,11 @@ FORGETS_LARGEST = 0.9999
 SHORT, ENOUGH = 0.1, 2400
 """The part of the bound of α at first, and the examples by which it has grown to all of it."""
 
+LATEST, ENOUGH_FALL, LEVEL = 4.0, 2.0, 500
+"""Losses are averaged over about so large a part of the steps, one in `LATEST`. Those that fall faster than by the power
+1/`ENOUGH_FALL` of the steps need no shorter ones. Steps before the pace begins to fall as one over their number.
+"""
+
 KEPT_OF_STIFFNESS = 0.8
 """By what κ fades: λ follows it, and so overshoots where κ is slow."""
 
@@ -113,6 +121,7 @@ class KroneckerMemory:
         self._steps = add("steps_with_factors", (), "int64")
         self._examples = add("examples_with_factors", (), "float64")
         self._weight = add("weight_of_batches", (), dtype)
+        self._pace = add("mean_losses_and_pace", (3,), dtype)
 
     @classmethod
     def of(
@@ -165,8 +174,9 @@ class KroneckerMemory:
         )
         examples = tf.cast(num_examples(batch, objective.num_parts), tf.float64)
         share = tf.cast(tf.minimum(SHORT + (1 - SHORT) * seen / ENOUGH, 1.0), self.dtype)
-        if self._share is not None:
-            share *= tf.clip_by_value(tf.cast(self._share(), self.dtype), 0, 1)
+        loss = tf.cast(objective.cost, self.dtype) / tf.cast(weight, self.dtype)
+        pace = paced(self._pace.value.value(), loss, tf.cast(steps, self.dtype))
+        share *= pace[2] if self._share is None else tf.clip_by_value(tf.cast(self._share(), self.dtype), 0, 1)
         begun = tf.cast(steps, self.dtype)
         is_due = tf.equal(steps % REFRESHED, 0) | (steps < SOON) | ~is_new
         kept, weight_of_all = self._share_of_earlier(begun / (begun + 1), weight)
@@ -223,7 +233,7 @@ class KroneckerMemory:
         wanted &= is_finite & tf.math.is_finite(solver.stiffness)
         following = tf.where(rests, damping, _following(report, solver.allowed / (part * self._wanted)))
 
-        values = moved, following, solver.stiffness, largest, weight_of_all, steps + 1, seen + examples
+        values = moved, following, solver.stiffness, largest, pace, weight_of_all, steps + 1, seen + examples
         shown = cond(wanted, lambda: self._keep(is_due, sides, inverses, values), lambda: damping)
         names = method.damping.state_names
         told = [shown if name == "damping" else value for name, value in zip(names, state.damping)]
@@ -263,8 +273,8 @@ class KroneckerMemory:
             return is_due
 
         cond(is_due, keep_factors, lambda: is_due)
-        kept = self._last, self._damping, self._stiffness, self._largest, self._weight, self._steps, self._examples
-        for variable, value in zip(kept, values):
+        kept = self._last, self._damping, self._stiffness, self._largest, self._pace
+        for variable, value in zip((*kept, self._weight, self._steps, self._examples), values):
             variable.value.assign(value)
         _, damping, *_ = values
         return damping
@@ -288,6 +298,28 @@ class KroneckerMemory:
             damping = tf.where(damping > 0, damping, mean)
         least = LEAST_OF_SQUARES if sums_squares else LEAST * self._wanted
         return tf.maximum(damping, least * largest), largest
+
+
+def paced(kept: Tensor, loss: Tensor, steps: Tensor) -> Tensor:
+    """Return `[3]`: two mean losses, and the pace, which falls while losses do not.
+
+    Losses are those of batches before their steps, as no step has seen these. Where they fall as t⁻ᵖ with the number of
+    steps t, a mean over the latest of them, with the weight k/t for each one that comes, is k/(k − p) times the last
+    one. So means with two such k say what p is, whatever the unit of the loss. If p is small, losses are noise for the
+    most part, and the pace falls with 1/t.
+
+    Args:
+        kept: `[3]`, the same of the step before; zeros for the first one.
+        loss: scalar, that of the batch before the step.
+        steps: scalar, how many there were before.
+    """
+    latest, later, pace = tf.unstack(kept)
+    loss = tf.where(tf.math.is_finite(loss), loss, latest)
+    latest += tf.minimum(LATEST / (steps + 1), 1.0) * (loss - latest)
+    later += tf.minimum(LATEST / 2 / (steps + 1), 1.0) * (loss - later)
+    power = LATEST * tf.math.divide_no_nan(later - latest, tf.abs(2 * later - latest))
+    falls = tf.clip_by_value(1 - ENOUGH_FALL * power, 0.0, 1.0) / (steps + LEVEL)
+    return tf.stack([latest, later, tf.where(steps > 0, pace * (1 - falls), 1.0)])
 
 
 def named(report: Report, method: Method, solver: Solver) -> Report:
