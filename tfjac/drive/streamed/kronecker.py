@@ -81,8 +81,8 @@ SHORT, ENOUGH = 0.1, 2400
 """The part of the bound of α at first, and the examples by which it has grown to all of it."""
 
 LATEST, ENOUGH_FALL, LEVEL = 4.0, 2.0, 500
-"""Losses are averaged over about so large a part of the steps, one in `LATEST`. Those that fall faster than by the power
-1/`ENOUGH_FALL` of the steps need no shorter ones. Steps before the pace begins to fall as one over their number.
+"""Losses are averaged over about one in so many of the steps. Those that fall faster than by the power one over the
+second of the number of steps need no shorter ones. The third: after so many steps the pace falls by half, if no loss does.
 """
 
 KEPT_OF_STIFFNESS = 0.8
