@@ -82,7 +82,7 @@ SHORT, ENOUGH = 0.1, 2400
 
 LATEST, ENOUGH_FALL, LEVEL = 4.0, 2.0, 500
 """Losses are averaged over about one in so many of the steps. Those that fall faster than by the power one over the
-second of the number of steps need no shorter ones. The third: after so many steps the pace falls by half, if no loss does.
+second of the number of steps need no shorter ones. The third: after so many steps the pace is a half, if no loss falls.
 """
 
 KEPT_OF_STIFFNESS = 0.8
