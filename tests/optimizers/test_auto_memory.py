@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from tests.precision import floating
 from tfjac import callbacks
+from tfjac.keras import memory
 from tfjac.optimizers import LevenbergMarquardt, MultiplicativeDamping, NielsenDamping, TrustRegionDamping
 
 layers = keras.layers
@@ -73,14 +74,14 @@ LOSSES = {
 
 
 class Recursion:
-    """The method for z = xW in NumPy: one plain step, then steps with what is remembered."""
+    """The method for z = xW in NumPy. The first step is plain, unless data are known to be new."""
 
     most = 0.1
 
-    def __init__(self, loss, w):
+    def __init__(self, loss, w, known=False):
         self.loss, self.w, self.size = loss, w.copy(), w.size
         self.gram, self.gradient, self.seen = np.zeros((w.size, w.size)), np.zeros(w.size), 0
-        self.damping, self.growth, self.plain = None, 2.0, True
+        self.damping, self.growth, self.plain = None, 2.0, not known
         self.squares, self.variances = [], []
 
     def parts(self, x, y):
@@ -149,20 +150,25 @@ def linear(loss="mse", **options):
 
 
 @pytest.mark.by_day(one_in=4)
+@pytest.mark.parametrize("known", [False, True])
 @pytest.mark.parametrize("name", LOSSES)
-def test_steps_are_those_of_the_recursion(name):
-    """Batches of 20 in another order each time, with a ragged last one, as Keras makes them."""
+def test_steps_are_those_of_the_recursion(name, known, monkeypatch):
+    """Batches of 20 in another order each time, with a ragged last one, as Keras makes them.
+
+    If data are known to be new with each step, the first batch is remembered, too.
+    """
+    monkeypatch.setattr(memory, "data_stream", lambda: known)
     oracle_loss, loss, y = LOSSES[name]
     with floating("float64"):
         model = linear(loss())
-        oracle = Recursion(oracle_loss, model.get_weights()[0])
+        oracle = Recursion(oracle_loss, model.get_weights()[0], known)
         for _ in range(3):
             order = RNG.permutation(150)
             for rows in np.split(order, range(20, 150, 20)):
                 model.train_on_batch(X[rows], y[rows])
                 oracle.step(X[rows], y[rows])
                 np.testing.assert_allclose(model.get_weights()[0], oracle.w, rtol=1e-7, atol=1e-9)
-    assert oracle.seen == 150 * 3 * 2 - 40 and model.optimizer.num_attempts >= 24
+    assert oracle.seen == 150 * 3 * 2 - 40 * (not known) and model.optimizer.num_attempts >= 24
     np.testing.assert_allclose(model.optimizer.current_damping, oracle.damping, rtol=1e-6)
 
 

@@ -121,8 +121,6 @@ class Memory:
         allowed = method.allowed()
         if self._wants_factors(objective, method):
             at_once = self._news(objective, at_once=True)
-            if self.data_stream():
-                at_once = at_once._replace(streams=None)
             drawn = self._drawn(objective, method, at_once)
             if drawn is not None:
                 return self._step_with_factors(objective, drawn, at_once, state, method, restrictions, weight)
@@ -131,7 +129,7 @@ class Memory:
         if self._share is not None:
             raise ValueError(WITHOUT_SCHEDULE + f"Received: {objective.columns.total:,} weights without such factors")
         news = None if objective.sums_squares or objective.is_shared else self._news(objective)
-        batch = objective.linearise(allowed if news is None else allowed._replace(farther=news.streams))
+        batch = objective.linearise(allowed if news is None else allowed._replace(farther=news.are_new))
         start = LinearisedObjective(objective, batch)
         sizes = ProblemSizes.of(batch, method.gram_dtype, method.scaling.is_one_number, allowed.budget)
         if objective.is_shared or sizes.by_products or isinstance(self.model, KroneckerMemory):
@@ -146,13 +144,14 @@ class Memory:
         takes = self.model.takes(batch)
         self.keeps_nothing = takes is False
         names = [solver.name for solver in method.solver.choose(sizes).solvers]
-        if takes is True and names == [self.model.solver.name]:  # the same step, on data that repeat without a memory
-            step, loss = self._step_on_new_data(objective, batch, state, method, restrictions, weight, streams)
+        if takes is True and (streams is None or names == [self.model.solver.name]):  # the same step, with zeros for H
+            step, loss = self._step_on_new_data(objective, batch, state, method, restrictions, weight, news)
             self._note(objective, loss)
             return step
 
         def remember() -> tuple:
-            step, loss = self._step_on_new_data(objective, batch, state, method, restrictions, weight)
+            streaming = news._replace(streams=None)
+            step, loss = self._step_on_new_data(objective, batch, state, method, restrictions, weight, streaming)
             return step.state, step.report, loss
 
         def plain() -> tuple:
@@ -161,11 +160,12 @@ class Memory:
             if takes is not True:
                 diagonal = batch.diagonal()  # outside of the condition it is the one that the step needs anyway
                 damped = lambda: self._least.raised(state, method, objective, batch, diagonal, self.model.most_share)  # noqa: E731
-                begun = cond(streams, damped, lambda: state)
+                begun = damped() if streams is None else cond(streams, damped, lambda: state)
             step = take_step(start, begun, method, restrictions)
             return step.state, step.report, tf.cast(step.report.cost, tf.float64)
 
-        state, report, loss = plain() if takes is False else cond(streams & takes, remember, plain)
+        remembers = takes if streams is None else streams & takes
+        state, report, loss = plain() if takes is False else cond(remembers, remember, plain)
         self._note(objective, loss)
         return Step(state, report, sizes, batch.num_rows, tf.constant(int(Status.RUNNING)), state)
 
@@ -175,9 +175,9 @@ class Memory:
         Nor is there where those rows are over the memory budget. Of what is left of it, factors take no more.
         """
         try:
-            always = news.streams is None
-            farther = tf.constant(True) if always else news.streams
-            drawn = objective.linearise(AS_FACTORS._replace(drawn=news.steps, by_drawn=always, farther=farther))
+            drawn = objective.linearise(
+                AS_FACTORS._replace(drawn=news.steps, by_drawn=news.streams is None, farther=news.are_new)
+            )
         except (ExamplesMix, NoForwardMode):
             return None
         sizes = ProblemSizes.of(drawn, method.gram_dtype, method.scaling.is_one_number)
@@ -234,7 +234,7 @@ class Memory:
         self._left.value.assign(tf.cast(objective.columns.flatten(objective.values()), self._dtype))
 
     def _news(self, objective: SummedObjective, at_once: bool = False) -> "News":
-        """Return what is new, by the loss at the start of a step; data are not at the first one.
+        """Return what is new: always, if a `fit` tells so; else by the loss at the start, and not at the first step.
 
         Args:
             objective: `SummedObjective` of the batch.
@@ -247,13 +247,12 @@ class Memory:
         streams = tf.where(self._streams.value.value() > 0, repeats < REPEATS, ~same)
         steps = tf.where(stayed, self._steps.value.value(), 0)
         streams = (repeats < REPEATS) if at_once else streams & (steps > 0)
-        return News(stayed, streams, repeats, steps)
+        return News(stayed, None if self.data_stream() else streams, repeats, steps)
 
     def _keep_news(self, news: "News") -> None:
         """Keep what the next step needs of them, and count the step."""
-        streams = tf.constant(True) if news.streams is None else news.streams
         self._repeats.value.assign(news.repeats)
-        self._streams.value.assign(tf.cast(streams, tf.int64))
+        self._streams.value.assign(tf.cast(news.are_new, tf.int64))
         self._steps.value.assign(news.steps + 1)
 
     def _step_on_new_data(
@@ -264,13 +263,13 @@ class Memory:
         method: Method,
         restrictions: Restrictions,
         weight: Tensor,
-        streams: Tensor | None = None,
+        news: News,
     ) -> tuple[Step, Tensor]:
         """Return the `Step`, and the loss of the batch after it.
 
-        With `streams`, a scalar bool, that says whether the data are new: if not, nothing is recalled nor remembered.
+        If data are not new, nothing is recalled nor remembered; if the variables were moved, nothing is recalled.
         """
-        seen = self._seen.value.value()
+        streams, seen = news.streams, zeros_unless(news.stayed, self._seen.value.value())
         rows = tf.cast(batch.num_rows, tf.float64)
         model, bend = self.model, method.acceleration
         decay, seen = tf.cast(model.decay(seen, rows), self._dtype), seen + rows

@@ -27,6 +27,11 @@ class News(NamedTuple):
     repeats: tf.Tensor
     steps: tf.Tensor
 
+    @property
+    def are_new(self) -> tf.Tensor:
+        """Whether the data are new, a scalar bool."""
+        return tf.constant(True) if self.streams is None else self.streams
+
 
 class Quadratic(Protocol):
     """A quadratic function of a step."""
