@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from tests.precision import floating
 from tfjac import callbacks
-from tfjac.keras import memory
+from tfjac.keras import memory as keras_memory
 from tfjac.optimizers import LevenbergMarquardt, MultiplicativeDamping, NielsenDamping, TrustRegionDamping
 
 layers = keras.layers
@@ -110,14 +110,15 @@ class Recursion:
         rows, weight = y.size, y.size if self.loss is not cross_entropy else len(y)
         self.look(x, y)
         remembered, pull = 0 * self.gram, 0 * self.gradient
-        if self.damping is None:
+        is_first = self.damping is None
+        if is_first:
             self.damping = 1e-3 * gram.diagonal().max()
         if not self.plain:
             window = max(2 * self.size, 300, 0.1 * (self.seen + rows))
             decay = max(1 - rows / window, 0) if self.seen else 0
             self.seen += rows
             remembered, pull = decay / weight * self.gram, decay / weight * self.gradient
-            self.damping = max(self.damping, np.trace(gram) / len(y) * self.share())
+            self.damping = self.damping if is_first else max(self.damping, np.trace(gram) / len(y) * self.share())
         both, slopes = gram + remembered, slope + pull
         step = self.lower(value, both, slopes, remembered, pull, lambda w: self.loss(x @ w, y)[0])
         if not self.plain:
@@ -157,7 +158,7 @@ def test_steps_are_those_of_the_recursion(name, known, monkeypatch):
 
     If data are known to be new with each step, the first batch is remembered, too.
     """
-    monkeypatch.setattr(memory, "data_stream", lambda: known)
+    monkeypatch.setattr(keras_memory, "data_stream", lambda: known)
     oracle_loss, loss, y = LOSSES[name]
     with floating("float64"):
         model = linear(loss())
@@ -254,7 +255,8 @@ def test_new_draws_are_new_data_and_a_full_batch_after_batches_is_the_same_again
     dropping, model = network(dropout=0.3), network()
     dropping.fit(X, Y, batch_size=150, epochs=4, verbose=0)
     assert streams(dropping)
-    model.fit(X, Y, epochs=1, verbose=0)
+    for rows in np.split(RNG.permutation(150), range(32, 150, 32)):  # a `fit` would take all later data for new
+        model.train_on_batch(X[rows], Y[rows])
     assert streams(model)
     model.fit(X, Y, batch_size=150, epochs=6, verbose=0)
     assert not streams(model) and model.optimizer._memory._seen.numpy() == 0
@@ -264,7 +266,8 @@ def test_new_draws_are_new_data_and_a_full_batch_after_batches_is_the_same_again
 def test_weights_that_other_code_sets_are_a_new_beginning():
     """The next step is that of a new optimizer, but for its damping; the one after that looks at the loss again."""
     model, plain = network(), network(memory=None)
-    model.fit(X, Y, epochs=1, verbose=0)
+    for rows in np.split(RNG.permutation(150), range(32, 150, 32)):
+        model.train_on_batch(X[rows], Y[rows])
     assert streams(model)
     model.set_weights(plain.get_weights())
     for variable in model.optimizer._state._damping:
@@ -273,6 +276,18 @@ def test_weights_that_other_code_sets_are_a_new_beginning():
         each.fit(X, Y, batch_size=150, epochs=3, verbose=0, shuffle=False)
     np.testing.assert_allclose(weights(model), weights(plain), rtol=1e-3, atol=1e-4)  # traced for other batches
     assert not streams(model)
+
+
+@pytest.mark.by_day(None)
+def test_weights_that_other_code_sets_are_a_new_beginning_within_a_fit_of_batches():
+    model, new = network(), network()
+    model.fit(X[::-1], Y[::-1], epochs=1, verbose=0)
+    model.set_weights(new.get_weights())
+    for variable in model.optimizer._state._damping:
+        variable.assign(tf.zeros_like(variable.value))
+    for each in (model, new):
+        each.fit(X, Y, epochs=2, verbose=0, shuffle=False)
+    np.testing.assert_allclose(weights(model), weights(new), rtol=1e-3, atol=1e-4)
 
 
 def trained_at_once_and_with_a_pause(folder):
