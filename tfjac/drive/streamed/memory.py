@@ -242,12 +242,13 @@ class Memory:
         """
         held = tf.cast(objective.columns.flatten(objective.values()), self._dtype)
         stayed = tf.reduce_all(tf.equal(held, self._left.value.value()))
+        steps = tf.where(stayed, self._steps.value.value(), 0)
+        if self.data_stream():
+            return News(stayed, None, tf.zeros([], tf.int64), steps)
         same = is_same_loss(tf.cast(objective.cost, tf.float64), self._loss.value.value())
         repeats = tf.where(same, self._repeats.value.value() + 1, 0)
         streams = tf.where(self._streams.value.value() > 0, repeats < REPEATS, ~same)
-        steps = tf.where(stayed, self._steps.value.value(), 0)
-        streams = (repeats < REPEATS) if at_once else streams & (steps > 0)
-        return News(stayed, None if self.data_stream() else streams, repeats, steps)
+        return News(stayed, (repeats < REPEATS) if at_once else streams & (steps > 0), repeats, steps)
 
     def _keep_news(self, news: "News") -> None:
         """Keep what the next step needs of them, and count the step."""
