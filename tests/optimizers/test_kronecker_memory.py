@@ -118,6 +118,7 @@ class Factored:
         latest, later = self.losses = [(1 - part) * mean + part * loss for part, mean in zip(parts, before)]
         power = 4 * (later - latest) / abs(2 * later - latest)
         self.pace *= 1 - (self.number > 0) * np.clip(1 - 2 * power, 0, 1) / (self.number + LEVEL)
+        self.pace = max(self.pace, 0.1)
         return self.pace
 
     @staticmethod

@@ -80,9 +80,10 @@ FORGETS_LARGEST = 0.9999
 SHORT, ENOUGH = 0.1, 2400
 """The part of the bound of α at first, and the examples by which it has grown to all of it."""
 
-LATEST, ENOUGH_FALL, LEVEL = 4.0, 2.0, 500
+LATEST, ENOUGH_FALL, LEVEL, SLOWEST = 4.0, 2.0, 500, 0.1
 """Losses are averaged over about one in so many of the steps. Those that fall faster than by the power one over the
 second of the number of steps need no shorter ones. The third: after so many steps the pace is a half, if no loss falls.
+The pace is no less than the fourth, as other data may come some day.
 """
 
 KEPT_OF_STIFFNESS = 0.8
@@ -319,7 +320,7 @@ def paced(kept: Tensor, loss: Tensor, steps: Tensor) -> Tensor:
     later += tf.minimum(LATEST / 2 / (steps + 1), 1.0) * (loss - later)
     power = LATEST * tf.math.divide_no_nan(later - latest, tf.abs(2 * later - latest))
     falls = tf.clip_by_value(1 - ENOUGH_FALL * power, 0.0, 1.0) / (steps + LEVEL)
-    return tf.stack([latest, later, tf.where(steps > 0, pace * (1 - falls), 1.0)])
+    return tf.stack([latest, later, tf.where(steps > 0, tf.maximum(pace * (1 - falls), SLOWEST), 1.0)])
 
 
 def named(report: Report, method: Method, solver: Solver) -> Report:
