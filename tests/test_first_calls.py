@@ -9,7 +9,7 @@ from benchmarks import first_calls
 
 BUDGETS = {
     "curve_fit": 170, "single_precision": 160, "named_parameters": 170, "keras_full_batch": 1570,
-    "keras_batches": 1325, "keras_kronecker": 1720, "keras_recurrent": 3480, "many_fits": 1880, "sparse": 1710,
+    "keras_batches": 1310, "keras_kronecker": 1750, "keras_recurrent": 3500, "many_fits": 1880, "sparse": 1710,
     "convolutions": 110, "recurrent": 600, "pose_graph": 1770, "bundle": 1550,
 }  # fmt: skip
 
