@@ -123,7 +123,7 @@ def _build_ops(compiler: Compiler, tensorflow: TensorFlow, cuda: list, settings:
     sets = chosen_sets(compiler, settings)
     ops, xla = _compile_steps(compiler, tensorflow, folder, sets, with_cuda=bool(cuda))
     announcement = (
-        f"tfjac: compiling native ops for TensorFlow {tensorflow.version}, about 100 s of processor time "
+        f"tfjac: compiling native ops for TensorFlow {tensorflow.version}, about a minute of processor time "
         "(pip install -v shows each step, TFJAC_NATIVE=0 leaves them out)"
     )
     run_steps(list(dict.fromkeys([*ops, *xla])), settings.jobs, announcement)
