@@ -437,3 +437,32 @@ def test_positions_of_a_batch_of_open_size_stay_with_their_example(monkeypatch):
     model.compile(LevenbergMarquardt(), keras.losses.SparseCategoricalCrossentropy(from_logits=True), jit_compile=False)
     history = model.fit(x, np.roll(x, 1, 1), epochs=2, verbose=0).history["loss"]
     assert model.optimizer.solver_used == "kronecker" and history[1] < history[0]
+
+
+# ------------------------------------------------------------------------ the pace
+
+
+@tf.function
+def pace_after(losses):
+    """The pace after the last of so many losses `[t]`."""
+    numbers = tf.range(tf.shape(losses)[0])
+    at_each = losses, tf.cast(numbers, losses.dtype)
+    return tf.foldl(lambda kept, at: kronecker.paced(kept, *at), at_each, tf.zeros([3], losses.dtype))[2]
+
+
+@pytest.mark.core
+@pytest.mark.parametrize("unit", [1.0, 1e-6, 1e6])
+@pytest.mark.parametrize(("power", "falls"), [(0.0, 1.0), (0.25, 0.5), (0.5, 0.0), (1.0, 0.0), (3.0, 0.0)])
+def test_the_pace_falls_as_one_over_the_steps_where_losses_do_not(power, falls, unit):
+    """Losses fall as t⁻ᵖ; the pace as (t + 500)⁻⁽¹⁻²ᵖ⁾, from the beginning on."""
+    losses = unit * np.arange(1, 3001.0) ** -power
+    assert pace_after(losses).numpy() == pytest.approx((500 / 3500) ** falls, rel=0.05)
+
+
+@pytest.mark.core
+def test_the_pace_of_losses_that_are_negative_noisy_or_not_finite():
+    random = np.random.default_rng(1)
+    noisy = -5 + random.normal(size=3000)
+    assert pace_after(noisy).numpy() == pytest.approx(500 / 3500, rel=0.2)
+    assert pace_after(np.where(np.arange(3000) % 7 == 3, np.nan, noisy)).numpy() == pytest.approx(500 / 3500, rel=0.2)
+    assert pace_after(np.ones(9000)).numpy() == pytest.approx(0.1)  # and no further
