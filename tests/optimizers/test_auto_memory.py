@@ -214,6 +214,12 @@ def streams(model):
 Y = np.sin(X @ TRUTH)
 
 
+def take_batches(model):
+    """Train on batches outside of a `fit`, which would take all later data for new."""
+    for rows in np.split(RNG.permutation(150), range(32, 150, 32)):
+        model.train_on_batch(X[rows], Y[rows])
+
+
 @pytest.mark.by_day(None)
 @pytest.mark.parametrize(
     "data",
@@ -255,8 +261,7 @@ def test_new_draws_are_new_data_and_a_full_batch_after_batches_is_the_same_again
     dropping, model = network(dropout=0.3), network()
     dropping.fit(X, Y, batch_size=150, epochs=4, verbose=0)
     assert streams(dropping)
-    for rows in np.split(RNG.permutation(150), range(32, 150, 32)):  # a `fit` would take all later data for new
-        model.train_on_batch(X[rows], Y[rows])
+    take_batches(model)
     assert streams(model)
     model.fit(X, Y, batch_size=150, epochs=6, verbose=0)
     assert not streams(model) and model.optimizer._memory._seen.numpy() == 0
@@ -266,8 +271,7 @@ def test_new_draws_are_new_data_and_a_full_batch_after_batches_is_the_same_again
 def test_weights_that_other_code_sets_are_a_new_beginning():
     """The next step is that of a new optimizer, but for its damping; the one after that looks at the loss again."""
     model, plain = network(), network(memory=None)
-    for rows in np.split(RNG.permutation(150), range(32, 150, 32)):
-        model.train_on_batch(X[rows], Y[rows])
+    take_batches(model)
     assert streams(model)
     model.set_weights(plain.get_weights())
     for variable in model.optimizer._state._damping:

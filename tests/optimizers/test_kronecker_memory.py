@@ -28,7 +28,7 @@ X = RNG.normal(size=(150, 4))
 Y = np.sin(X @ RNG.normal(size=(4, 6)))
 ENOUGH = 200  # examples by which the bound of α has grown
 SOON = 7  # steps after each of which factors are renewed, and every fifth time from then on
-LEVEL = 3  # steps before the pace begins to fall
+LEVEL = 3  # steps after which the pace is a half, if no loss falls
 
 
 def perceptron(inputs, hidden, outputs):

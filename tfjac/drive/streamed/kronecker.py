@@ -168,17 +168,16 @@ class KroneckerMemory:
                 recalled nor remembered, and the step is one of conjugate gradients, damped as `state` says, by
                 Nielsen's rule. What depends on the number of the step in `batch` runs where it is due.
         """
-        stayed, streams = news.stayed, news.streams
-        is_new = tf.constant(True) if streams is None else streams
+        stayed, streams, is_new = news.stayed, news.streams, news.are_new
         steps, seen = (
             tf.where(stayed, each.value.value(), tf.zeros([], each.dtype)) for each in (self._steps, self._examples)
         )
         examples = tf.cast(num_examples(batch, objective.num_parts), tf.float64)
         share = tf.cast(tf.minimum(SHORT + (1 - SHORT) * seen / ENOUGH, 1.0), self.dtype)
-        loss = tf.cast(objective.cost, self.dtype) / tf.cast(weight, self.dtype)
-        pace = paced(self._pace.value.value(), loss, tf.cast(steps, self.dtype))
-        share *= pace[2] if self._share is None else tf.clip_by_value(tf.cast(self._share(), self.dtype), 0, 1)
         begun = tf.cast(steps, self.dtype)
+        loss = tf.cast(objective.cost, self.dtype) / tf.cast(weight, self.dtype)
+        pace = paced(self._pace.value.value(), loss, begun)
+        share *= pace[2] if self._share is None else tf.clip_by_value(tf.cast(self._share(), self.dtype), 0, 1)
         is_due = tf.equal(steps % REFRESHED, 0) | (steps < SOON) | ~is_new
         kept, weight_of_all = self._share_of_earlier(begun / (begun + 1), weight)
         weight_of_all = tf.where(is_due, weight_of_all, self._weight.value.value())

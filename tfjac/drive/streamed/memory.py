@@ -164,8 +164,7 @@ class Memory:
             step = take_step(start, begun, method, restrictions)
             return step.state, step.report, tf.cast(step.report.cost, tf.float64)
 
-        remembers = takes if streams is None else streams & takes
-        state, report, loss = plain() if takes is False else cond(remembers, remember, plain)
+        state, report, loss = plain() if takes is False else cond(news.are_new & takes, remember, plain)
         self._note(objective, loss)
         return Step(state, report, sizes, batch.num_rows, tf.constant(int(Status.RUNNING)), state)
 
