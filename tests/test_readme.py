@@ -54,6 +54,16 @@ def test_relative_links_lead_somewhere():
 
 
 @pytest.mark.core
+def test_named_paths_are_there():
+    """Files and folders that the pages name in code, without a link."""
+    folders = "tfjac|tests|docs|examples|benchmarks|build_tools|custom_ops"
+    named = re.compile(rf"`((?:{folders})/[\w./]*)`")
+    found = [(page, path) for page in PAGES for path in named.findall(page.read_text())]
+    missing = [f"{page.relative_to(ROOT)}: {path}" for page, path in found if not (ROOT / path).exists()]
+    assert not missing and len(found) > 50, "\n".join(missing)
+
+
+@pytest.mark.core
 def test_environment_variables_are_in_one_table():
     """Those that the code reads are known to the check of their names and values, and explained."""
     sources = [*ROOT.glob("tfjac/**/*.py"), *ROOT.glob("build_tools/*.py"), *ROOT.glob("tests/**/conftest.py")]
