@@ -151,3 +151,39 @@ def test_the_norm_is_differentiated_again(rng):
     steps = 1e-6 * np.eye(3)[:, :, None]
     expected = [(total(weight.numpy() + s) - total(weight.numpy() - s)) / 2e-6 for s in steps]
     assert_all_close(tape.gradient(norms, weight), np.reshape(expected, (3, 1)), 1e-7)
+
+
+MIXED_BY_DATA = {
+    "batch normalisation": lambda x: tf.nn.batch_normalization(x, *tf.nn.moments(x, [0]), None, None, 1e-3),
+    "attention over the batch": lambda x: tf.nn.softmax(x @ tf.transpose(x)) @ x,
+    "standardised": lambda x: (x - tf.reduce_mean(x, 0)) / tf.math.reduce_std(x, 0),
+    "softmax over the batch": lambda x: tf.nn.softmax(x, 0),
+    "a mean without gradient": lambda x: x - tf.stop_gradient(tf.reduce_mean(x, 0)),
+}
+
+
+@pytest.mark.core
+@pytest.mark.parametrize("name", MIXED_BY_DATA)
+def test_data_that_mix_before_the_first_weight_are_not_clipped(name, compiled):
+    """One example then changes the gradients of all, by more than the bound; each row of J is well defined."""
+    w, x = tf.Variable(tf.random.stateless_normal([3, 1], [1, 2])), tf.random.stateless_normal([4, 3], [3, 4])
+
+    def losses():
+        return tf.square(MIXED_BY_DATA[name](x) @ w)[:, 0]
+
+    with pytest.raises(tfjac.ExamplesMix, match="examples mix at op"):
+        compiled(lambda: tfjac.clipped_gradients(losses, w, 1.0))()
+    assert_all_close([tfjac.per_example_gradients(losses, w)], full_jacobian(losses, [w]), 1e-5)
+
+
+@pytest.mark.core
+def test_data_that_all_examples_use_are_clipped(compiled):
+    """A table of the classes' weights is not a row of the batch, and an open batch is drawn from a table."""
+    w, table, classes = tf.Variable([[1.0], [2.0]]), tf.constant([[3.0, 4.0], [0.0, 1.0], [1.0, 1.0]]), [1.0, 0.5]
+
+    def losses():
+        x, label = tf.gather(table, tf.constant([0, 1])), tf.constant([0, 1])
+        return tf.gather(tf.constant(classes), label) * (x @ w)[:, 0]
+
+    clipped = compiled(lambda: tfjac.clipped_gradients(losses, w, 1.0))()
+    np.testing.assert_allclose(clipped[:, 0], [0.6, 0.8 + 0.5], rtol=1e-6)

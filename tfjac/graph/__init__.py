@@ -31,6 +31,7 @@ from tfjac.graph.examples.example_axis import (
     ExampleAnalysis,
     ExamplesMix,
     analyse_examples,
+    data_of,
     examples_mix_at,
     shared_values,
 )

@@ -7,11 +7,22 @@ from collections.abc import Callable, Iterable, Sequence
 import tensorflow as tf
 
 from tfjac.arguments import not_negative
-from tfjac.graph import Dependence, between, first_not_linear, in_graph, inline_calls
+from tfjac.graph import (
+    Dependence,
+    analyse_examples,
+    ancestors,
+    between,
+    data_of,
+    first_not_linear,
+    in_graph,
+    inline_calls,
+    moves_rows,
+)
 from tfjac.jacobians.factors.factorize import factorize
 from tfjac.jacobians.passes.connectedness import used_places
 from tfjac.jacobians.passes.nests import check_variables, converted, like, packed, shaped_like, sources_of
 from tfjac.jacobians.per_example import of_rank_one
+from tfjac.jacobians.shapes import after, check_when_run
 from tfjac.jacobians.vector_products import pulled
 from tfjac.linear.factors.forms import Factor, squared_row_norms
 from tfjac.linear.shapes import wide_dtype
@@ -84,8 +95,9 @@ def clipped_gradients(
         `return_norms` a pair of that and the norms `[n]`.
 
     Raises:
-        ExamplesMix, ValueError, TypeError: as `per_example_gradient_norms`; ValueError for a negative `clip_norm`, or
-            one of another shape.
+        ExamplesMix, ValueError, TypeError: as `per_example_gradient_norms`; ExamplesMix also where examples mix by the
+            values of data alone, as in a batch normalisation before the first weight; ValueError for a negative
+            `clip_norm`, or one of another shape.
 
     The factor of each example is a constant to the gradient; an example whose gradient is zero or not finite adds
     zero or what it is.
@@ -106,7 +118,8 @@ def clipped_gradients(
         bound = tf.cast(_one_for_each("clip_norm", clip_norm, losses, scalar_too=True), norms.dtype)
         return clipping_factors(norms, bound)
 
-    gradients, norms = scaled_gradients(losses, variables, factors, verify, unconnected_gradients=unconnected_gradients)
+    options = {"unconnected_gradients": unconnected_gradients, "data_apart": True}
+    gradients, norms = scaled_gradients(losses, variables, factors, verify, **options)
     return (gradients, norms) if return_norms else gradients
 
 
@@ -123,6 +136,7 @@ def scaled_gradients(
     only_finite: bool = False,
     unconnected_gradients: UnusedVariables = "error",
     groups: Sequence[int] | None = None,
+    data_apart: bool = False,
 ) -> tuple[NestLike, Tensor]:
     """Return the sum of the per-example gradients, each scaled by a factor that its norm decides, and the norms.
 
@@ -133,6 +147,8 @@ def scaled_gradients(
         factors: function from the norms `[n]`, in no less than single precision, and the losses `[n]` to f `[n]`.
         only_finite: whether an example adds nothing if the norm of its gradient is not finite.
         groups: the number of a group for each variable, 0, 1, …: norms and factors are those of the groups, `[n, g]`.
+        data_apart: whether examples must be apart by the values of data, too: a mean over the batch before the first
+            weight has no part in a gradient, but in how much one example changes that of others.
 
     Returns:
         A nest like `variables`, and the norms `[n]`, as `clipped_gradients` returns them; `[n, g]` of groups.
@@ -147,6 +163,7 @@ def scaled_gradients(
     def compute(y: Tensor, variables: NestLike) -> tuple[NestLike, Tensor]:
         flat = tf.nest.flatten(variables)
         owners = [0] * len(flat) if groups is None else list(groups)
+        y = _with_data_apart(of_rank_one(y)) if data_apart else y
         rows = _factors(y, flat, verify, unconnected_gradients)
         norms = _norms_of_groups(rows, owners, y.dtype)
         weights = factors(norms[:, 0], y)[:, None] if groups is None else factors(norms, y)
@@ -202,6 +219,18 @@ def weighted_gradients(
         return tf.nest.pack_sequence_as(variables, [_weighted_sum(*pair, factor) for pair in zip(rows, flat)])
 
     return in_graph(compute, losses, xs=variables, is_one=True)
+
+
+def _with_data_apart(losses: Tensor) -> Tensor:
+    """Return the losses `[n]`, each of which is computed from its own row of the data, and from data that all use.
+
+    Rows that are picked, or put elsewhere, are looked at from there on.
+    """
+    inlined = inline_calls([losses], draw_again=True)
+    moved = [output for op in ancestors(inlined) if moves_rows(op) for output in op.outputs]
+    data = Dependence(data_of(inlined[0], captured=True), by_value=True, stops=moved)
+    assumed = analyse_examples(data, inlined).assumed
+    return after(check_when_run(assumed, tf.shape(losses)[0]), [losses])[0]
 
 
 def _factors(

@@ -15,16 +15,14 @@ from tfjac.graph import (
     ExampleAxis,
     ExamplesMix,
     analyse_examples,
-    ancestors,
     as_tf_variable,
     assignments_between,
-    captures_of,
+    data_of,
     examples_mix_at,
     inline_calls,
     replay,
     source_in,
 )
-from tfjac.graph.facts import is_constant
 from tfjac.graph.op_types import linear_inputs
 from tfjac.jacobians.shapes import after, check_when_run
 
@@ -55,7 +53,7 @@ def example_losses(loss, variables):
     """
     sources = [source_in(loss.graph, as_tf_variable(variable)) for variable in variables]
     (loss,) = inline_calls([loss], depends_on=[source for source in sources if source is not None])
-    data = Dependence(_data_of(loss), by_value=True, by_size=True)
+    data = Dependence(data_of(loss), by_value=True, by_size=True)
     dependence = Dependence(sources)
     _check_no_memory(loss, sources, data)
     heads, shared, assumed = _parts(loss, dependence, data)
@@ -101,25 +99,6 @@ def _check_no_memory(loss, sources, data):
 
 def _row_sums(tensor):
     return tf.reduce_sum(tensor, axis=list(range(1, tensor.shape.rank)))
-
-
-def _data_of(loss):
-    """List the tensors that data enter the graph of `loss` by: parameters of the function, and what reads a pipeline.
-
-    Values that the function captured are constants, if they were eager.
-    """
-    eager = tf.__internal__.EagerTensor
-    constant = {inner.ref() for outer, inner in captures_of(loss.graph) if isinstance(outer, eager)}
-    found = []
-    for op in ancestors([loss]):
-        reads_only_resources = all(x.dtype in (tf.resource, tf.variant) for x in op.inputs)
-        if not reads_only_resources or is_constant(op) or op.type in _NO_DATA:
-            continue
-        found += [x for x in op.outputs if x.dtype not in (tf.resource, tf.variant) and x.ref() not in constant]
-    return found
-
-
-_NO_DATA = {"ReadVariableOp", "ResourceGather", "VariableShape", "NoOp"}
 
 
 def _parts(loss, dependence, data):

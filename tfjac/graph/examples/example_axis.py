@@ -116,6 +116,28 @@ def analyse_examples(
     return ExampleAnalysis(dependence, path, wanted.axes, wanted.input_axes, wanted.assumed, wanted.insides)
 
 
+def data_of(target: Tensor, captured: bool = False) -> list[Tensor]:
+    """List the tensors that data enter the graph of `target` by: parameters of the function, and what reads a pipeline.
+
+    Args:
+        captured: whether eager values that the function captured are data, and arrays in the code; else constants.
+    """
+    eager, graph = tf.__internal__.EagerTensor, target.graph
+    held = [] if captured else _private.captures_of(graph)
+    constant = {inner.ref() for outer, inner in held if isinstance(outer, eager)}
+    found = []
+    for op in ancestors([target]):
+        reads_only_resources = all(x.dtype in (tf.resource, tf.variant) for x in op.inputs)
+        is_no_array = is_constant(op) and not (captured and (op.outputs[0].shape.num_elements() or 0) > 1)
+        if not reads_only_resources or is_no_array or op.type in _NO_DATA:
+            continue
+        found += [x for x in op.outputs if x.dtype not in (tf.resource, tf.variant) and x.ref() not in constant]
+    return found
+
+
+_NO_DATA = {"ReadVariableOp", "ResourceGather", "VariableShape", "NoOp"}
+
+
 def shared_values(sources: Any, targets: Sequence[Tensor]) -> list[Tensor]:
     """List the values through which alone examples depend on one another, as a mean over the batch is one.
 
