@@ -250,7 +250,7 @@ def test_an_input_that_is_computed_from_another(rng):
 @pytest.mark.core
 def test_shared_inputs_are_refused(rng):
     x = tf.constant(rng.normal(size=(3, 3)))
-    with pytest.raises(ValueError, match=r"used by all examples at once.*Received"):
+    with pytest.raises(tfjac.ExamplesMix, match=r"used by all examples at once.*Received"):
         tfjac.batch_jacobian(lambda: tf.matmul(tf.ones([4, 3], tf.float64), x), x)
     with pytest.raises(ValueError, match=r"examples of y along axis 0.*Received"):
         tfjac.batch_jacobian(lambda: tf.matmul(x, tf.ones([3, 2], tf.float64), transpose_a=True), x)

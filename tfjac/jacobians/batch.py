@@ -253,10 +253,10 @@ def _check_axis(source: Tensor, analysis: ExampleAnalysis) -> None:
     axis = analysis.axis(source)
     if axis is SHARED:
         op = next((op for op in analysis.path if any(tensor is source for tensor in op.inputs)), source.op)
-        raise ValueError(
-            f"x is used by all examples at once, like a weight, at op {op.name!r} of type {op.type}, so y[n] does not "
-            "depend on x[n] alone: use per_example_jacobian, which takes tensors too, or jacobian. "
-            f"Received: {source.name} of shape {source.shape}"
+        raise examples_mix_at(
+            op,
+            "x is used by all examples at once, like a weight, so y[n] does not depend on x[n] alone: use jacobian. "
+            f"Received: {source.name} of shape {source.shape}",
         )
     if axis not in (ExampleAxis(0), ExampleAxis(0, inner=None)):  # how many rows an example has may show when it runs
         raise ValueError(
