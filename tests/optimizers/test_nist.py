@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import tfjac
 from tfjac.optimizers import LeastSquaresProblem, Status
 
 from . import nist
@@ -32,3 +33,15 @@ def check(result, parameters, problem):
     np.testing.assert_array_equal(result.x, parameters.numpy())
     np.testing.assert_allclose(result.standard_errors(), problem.deviations, rtol=1e-5)
     assert result.success or result.status is Status.STALLED, "STALLED is the end of double precision here"
+
+
+@pytest.mark.core
+def test_float32_converges_at_the_minimum():
+    """MGH10. Columns of J are alike in four digits: squared in float32 they promise nothing, at 10⁷ times the least."""
+    x = np.arange(50, 126, 5.0)
+    y = [34780, 28610, 23650, 19630, 16370, 13720, 11540, 9744, 8261, 7030, 6005, 5147, 4427, 3820, 3307, 2872]
+    parameters = tf.Variable([2.0, 400_000.0, 25_000.0])
+    model = lambda b: b[0] * tf.exp(b[1] / (x.astype(b.dtype.name) + b[2]))  # noqa: E731
+    fit = tfjac.least_squares(lambda: model(parameters) - y, parameters, max_steps=1000)
+    sum_of_squares = np.sum(np.square(model(tf.constant(fit.x, tf.float64)) - y))
+    assert fit.success and sum_of_squares < 1.01 * 87.945855171

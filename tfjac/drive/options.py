@@ -7,6 +7,8 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
+import tensorflow as tf
+
 from tfjac.arguments import positive_integer, suggestion
 from tfjac.graph import as_tf_variable, verification_wanted
 from tfjac.linear.columns import Columns
@@ -127,14 +129,19 @@ class Options:
     def conditions(self, variables: Nest[Variable]) -> GivenConditions:
         return GivenConditions(variables, self.bounds, self.fixed, self.prior, self.equality, self.manifolds)
 
-    def method(self, num_parameters: int) -> Method:
-        """Return the `Method` for so many parameters: the sturdiest if solves cost nothing, else mostly one solve."""
+    def method(self, num_parameters: int, dtype: tf.DType) -> Method:
+        """Return the `Method` for so many parameters: the sturdiest if solves cost nothing, else mostly one solve.
+
+        If they cost nothing they are in float64: a float32 JᵀJ sees no columns apart that are alike in four digits, and
+        promises next to nothing there, far from a minimum.
+        """
         few = num_parameters <= SMALL
         damping = self.damping or ("trust_region" if few and self.initial_damping is None else "radius")
         scaling = get_scaling(self.scaling or ("more" if few else "auto"), SCALINGS)
         parts = (get_damping(damping, self.initial_damping), scaling, self.solver)
         acceleration = None if few and self.acceleration == "auto" else self.acceleration
-        limits = self.max_attempts, self.min_gain, self.gram_dtype
+        gram_dtype = "float64" if few and dtype == tf.float32 else self.gram_dtype
+        limits = self.max_attempts, self.min_gain, gram_dtype
         return Method.of(*parts, *limits, acceleration, memory_budget=self.memory_budget)
 
     def window_of(self, num_parameters: int) -> int | None:
@@ -188,7 +195,7 @@ class Settings(NamedTuple):
         """
         dtype = as_tf_variable(variables[0]).dtype
         limits = tolerances(options.ftol, options.xtol, options.gtol, dtype)
-        method = options.method(num_parameters or Columns(variables).total)
+        method = options.method(num_parameters or Columns(variables).total, dtype)
         losses = get_losses(options.loss, options.loss_scale)
         manifolds = [None] * len(variables) if conditions is None else conditions.manifolds
         rest = (

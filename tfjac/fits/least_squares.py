@@ -165,7 +165,7 @@ def least_squares(
         max_attempts: at most so many attempts with growing damping within a step; after that the status is STALLED.
         min_gain: a step is kept if the actual reduction of the cost exceeds this fraction of the predicted one.
         gram_dtype: `"float64"` to solve in float64 for variables in float32, which keeps the digits that squaring J
-            loses, at twice the memory and time of that part; None for their own dtype.
+            loses, at twice the memory and time of that part; None for their own dtype, if they are more than 256.
         acceleration: `"auto"`, `"geodesic"`, or a `GeodesicAcceleration`: steps of second order along the curve of the
             residuals; None for none. `"auto"` takes them for sums of squares of more than 256 parameters, if the solver
             factors a dense matrix, or is `"sparse"`.
