@@ -1,5 +1,7 @@
 """curve_fit against SciPy's, argument by argument."""
 
+import functools
+
 import matplotlib
 import numpy as np
 import pytest
@@ -295,3 +297,30 @@ def test_a_dose_response_beside_a_dose_of_zero(p0):
 
     measured = response(dose, 0.1, 0.8, 3.0, 2.0) + 0.01 * np.sin(37 * np.arange(14))
     same(tfjac.curve_fit(response, dose, measured, p0=p0), scipy.optimize.curve_fit(response, dose, measured, p0=p0))
+
+
+STARTS_IN_ANY_UNIT = {
+    "decay": (lambda m, x, a, b, c: a * m.exp(-b * x) + c, [2.5, 1.3, 0.4], [0, 2]),
+    "saturation": (lambda m, x, a, b: a * x / (b + x), [2.0, 0.5], [0]),
+    "growth": (lambda m, x, a, b, c: a * m.exp(-b * m.exp(-c * x)), [2.0, 3.0, 1.2], [0]),
+    "two decays": (lambda m, x, a, b, c, d: a * m.exp(-b * x) + c * m.exp(-d * x), [2.0, 0.3, 3.0, 2.5], [0, 2]),
+    "wave": (lambda m, x, a, b, c, d: a * m.sin(b * x + c) + d, [3.0, 1.2, 0.5, 1.0], [0, 3]),
+    "parabola": (lambda m, x, a, b, c: a * x**2 + b * x + c, [0.5, -1.0, 2.0], [0, 1, 2]),
+}
+
+
+@pytest.mark.core
+@pytest.mark.parametrize("unit", [1e-6, 1.0, 1e4])
+@pytest.mark.parametrize("name", STARTS_IN_ANY_UNIT)
+def test_without_a_start_the_unit_of_the_data_does_not_matter(name, unit):
+    """From ones, rates run off where data are some hundreds high: SciPy, from the truth, says where the minimum is."""
+    function, truth, linear = STARTS_IN_ANY_UNIT[name]
+    x, truth = np.linspace(0.1, 6, 40), np.array(truth)
+    truth[linear] *= unit
+    y = function(np, x, *truth) + 0.02 * unit * np.random.default_rng(3).normal(size=x.size)
+    theirs, _ = scipy.optimize.curve_fit(functools.partial(function, np), x, y, truth, ftol=1e-12, xtol=1e-12)
+    fit = tfjac.curve_fit(functools.partial(function, tf.math), x, y)
+    assert fit.success
+    if name == "two decays" and fit.popt[1] > fit.popt[3]:
+        theirs = theirs[[2, 3, 0, 1]]
+    np.testing.assert_allclose(fit.popt, theirs, rtol=1e-4)

@@ -183,6 +183,47 @@ def start_within(bounds: Any, p0: Any, parameters: Any) -> Array:
     return start
 
 
+def best_of_linear(residuals: Callable[[Array], Array], start: Array) -> Array:
+    """Return where to start, `[p]`: parameters that residuals are linear in together fit best beside the others.
+
+    So a fit does not depend on the units of y: from ones, data of some thousands are a long way off, on which rates run
+    off. Linear is what second differences show, of steps of one: the first parameters for which they vanish, alone and
+    with those before.
+
+    Args:
+        residuals: function from parameters `[p]` to residuals `[rows]`, NumPy.
+        start: `[p]`, which the others keep; so do all if what is found is not finite.
+
+    Cost: some p²/2 + 2p calls of `residuals`, and linear least squares.
+    """
+    steps = np.eye(start.size)
+
+    def change(step: Array) -> Array:
+        return residuals(start + step) - first
+
+    def vanishes(difference: Array, size: Array) -> bool:
+        return bool(np.max(np.abs(difference), initial=0) <= _LINEAR * np.max(np.abs(first) + np.abs(size), initial=0))
+
+    with np.errstate(all="ignore"):
+        first = residuals(start)
+        columns: dict[int, Array] = {}
+        for k, step in enumerate(steps):
+            column, longer = change(step), change(2.5 * step)
+            others = ((change(step + steps[j]), columns[j] + column) for j in columns)
+            if vanishes(longer - 2.5 * column, longer) and all(vanishes(both - two, both) for both, two in others):
+                columns[k] = column
+        matrix = np.stack([columns[k] for k in columns], axis=1) if columns else np.zeros((first.size, 0))
+        if not (columns and np.isfinite(matrix).all() and np.isfinite(first).all()):
+            return start
+        found = start.copy()
+        found[list(columns)] -= np.linalg.lstsq(matrix, first, rcond=_LINEAR)[0]
+    return found if np.isfinite(found).all() else start
+
+
+_LINEAR = 1e-9
+"""Part of residuals up to which second differences are rounding, and of columns of J up to which they are alike."""
+
+
 def check_enough(y: Array, parameters: Any, method: str | None, options: dict[str, Any]) -> None:
     """Raise TypeError, as SciPy does, where there are fewer data than parameters and nothing else is known of these.
 

@@ -13,12 +13,19 @@ import tensorflow as tf
 from tfjac._warn import warn
 from tfjac.arguments import check_eager
 from tfjac.drive.options import Options
-from tfjac.fits.curve_arguments import check_enough, options_of, parameter_names, start_within
+from tfjac.fits.curve_arguments import (
+    best_of_linear,
+    check_enough,
+    options_of,
+    parameter_names,
+    start_within,
+)
 from tfjac.fits.named import NamedParameters
 from tfjac.fits.prepared import SingleProblem
 from tfjac.fits.results.curve_fit_result import CurveFitResult
 from tfjac.fits.results.least_squares_result import LeastSquaresResult
 from tfjac.graph import KeptVariables, asks_for_values, verification_wanted
+from tfjac.objective.conditions.bounds import Bounds
 from tfjac.objective.curve import Curve, Model, ModelFailed
 from tfjac.objective.curve_data import curve_data
 from tfjac.objective.tracing.constants import Constants
@@ -76,7 +83,8 @@ def curve_fit(
             parts, by an `f` of complex values. What a masked array masks is left out, here, in xdata and in sigma;
             `f` is given the whole grid of an image all the same, if nothing is missing in that.
         p0: the parameters to start from, a list or an array `[p]`. Where left out, the middle of `bounds`, one from a
-            single bound, and else one. Or a `tfjac.Parameters`: `f` is given them by name then, and the result is by
+            single bound, and else one; then those that `f` is linear in together are what fits best beside the others,
+            if that is within bounds. Or a `tfjac.Parameters`: `f` is given them by name then, and the result is by
             name (`docs/named_parameters.md`).
         sigma: the standard deviations of ydata, of its shape or one number, or their covariance matrix
             `[values, values]`; ones where left out. Of complex data real ones are those of either part, and complex
@@ -123,15 +131,39 @@ def curve_fit(
     if y.size == 1 and places is None:
         y = np.broadcast_to(y, np.broadcast_shapes(y.shape, _shape_of(f, x, y, start)))
     check_enough(y, parameters, method, options)
+    curve = Curve.of(Model(f), x, y, sigma, places)
+    if p0 is None and _NOT_LINEAR.isdisjoint(options):
+        start = _started(curve, start, options.get("bounds"), parameters)
     parameters.assign(start)
     with shown("tfjac.curve_fit", is_quiet=bool(options.get("verbose") or options.get("callback"))):
-        found, curve = _minimised(Curve.of(Model(f), x, y, sigma, places), parameters, options)
+        found, curve = _minimised(curve, parameters, options)
     result = CurveFitResult.of_fit(found, names, curve, y, absolute_sigma, full_output)
     if not result.success:
         warn(f"tfjac.curve_fit: {result.message} Received: status {result.status.name}")
     if result.num_residuals * result.x.size <= _SMALL:
         _ = result.pcov  # which warns where the data do not determine the parameters
     return result
+
+
+def _started(curve: Curve, start: Array, bounds: Any, parameters: Variable) -> Array:
+    """Return `best_of_linear` of a curve, or `start` if that is not within bounds, or if its function fails."""
+    limits = Bounds(parameters, bounds)
+
+    def residuals(values: Array) -> Array:
+        return given.residuals(tf.unstack(tf.constant(values)), data).numpy().ravel()
+
+    for given in (curve, curve.of_arrays()):
+        try:
+            data = given.data()
+            found = best_of_linear(residuals, start)
+        except Exception:  # whatever a user's function raises: it is called again when it is traced, and heard then
+            continue
+        return found if ((limits.lower <= found) & (found <= limits.upper)).all() else start
+    return start
+
+
+_NOT_LINEAR = {"fixed", "equality", "prior"}
+"""Options beside which parameters do not begin where squares are least."""
 
 
 def _shape_of(f: Callable, x: Any, y: Array, start: Array) -> tuple:
