@@ -80,6 +80,28 @@ def test_damping_holds_back_but_loses_nothing(no_least):
     np.testing.assert_allclose(path[-20:], expected[-20:], rtol=1e-5)
 
 
+@pytest.mark.core
+def test_many_weights_take_a_step_for_an_eighth_as_many_examples(no_least):
+    """Batches between steps are remembered: each step is that of recursive least squares on all before it."""
+    size, batch, count, decay = 264, 8, 60, 0.99
+    x = RNG.normal(size=(count, batch, size))
+    y = x @ RNG.normal(size=size) + 0.1 * RNG.normal(size=(count, batch))
+    path = []
+    with floating("float64"):
+        model = keras.Sequential([layers.Input((size,)), layers.Dense(1, use_bias=False)])
+        model.compile(LevenbergMarquardt(memory=decay, damping=UNDAMPED), loss="mse", jit_compile=False)
+        note = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: path.append(weights(model)))
+        flat = x.reshape(-1, size), y.reshape(-1, 1)
+        model.fit(*flat, batch_size=batch, shuffle=False, verbose=0, callbacks=[note])
+    assert model.optimizer.num_accepted == count // 4 and model.optimizer.num_steps == count
+    fading = np.repeat(decay ** np.arange(count)[::-1], batch)
+    for k in range(40, count):
+        seen = (k // 4 * 4 + 1) * batch  # all up to the last step
+        root = np.sqrt(fading[-seen:])
+        expected = np.linalg.lstsq(root[:, None] * flat[0][:seen], root * flat[1][:seen, 0])[0]
+        np.testing.assert_allclose(path[k], expected, rtol=1e-5, atol=1e-7)
+
+
 @pytest.mark.by_day(None)
 def test_it_follows_what_changes_and_settles_where_nothing_does():
     first, second = stream(40, 8, [1.0, -2.0, 0.5]), stream(60, 8, [-1.0, 0.0, 2.0])

@@ -113,8 +113,11 @@ class StateVariables:
         first = self._first_cost.value.value()
         self._first_cost.value.assign(tf.where(tf.equal(first, 0) & is_finite, report.cost_before, first))
         numbers = tf.stack([getattr(report, name) for name in _NUMBERS])
-        self._report.value.assign(tf.where(tf.math.is_nan(numbers), tf.constant(np.inf, numbers.dtype), numbers))
-        self._counts.value.assign(tf.cast(tf.stack([getattr(report, name) for name in _COUNTS]), tf.int64))
+        numbers = tf.where(tf.math.is_nan(numbers), tf.constant(np.inf, numbers.dtype), numbers)
+        counts = tf.cast(tf.stack([getattr(report, name) for name in _COUNTS]), tf.int64)
+        told = (report.attempts > 0) | not_finite | tf.equal(report.status, int(Status.GRADIENT_TOLERANCE))
+        for kept, values in ((self._report, numbers), (self._counts, counts)):  # of a batch without a step, none
+            kept.value.assign(tf.where(told, values, kept.value.value()))
         self._accepted.value.assign_add(tf.cast(report.accepted, tf.int64))
         self._attempts.value.assign_add(tf.cast(report.attempts, tf.int64))
 

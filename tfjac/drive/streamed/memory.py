@@ -1,6 +1,6 @@
 """Steps on mini-batches: what earlier batches said is remembered, and fades; where data come again, nothing is.
 
-Two rules make up `memory="auto"`; `memory=β` has the second. They were chosen by trials on ten tables with networks of
+Three rules make up `memory="auto"`; `memory=β` has the others. They were chosen by trials on ten tables with networks of
 36 to 1,800 weights and batches of 8 to 256 examples, beside Adam; see `benchmarks/any_batch.py`.
 
 *How long.* N residuals are remembered, β = 1 − rows/N. With noise σ², a fit to N residuals costs about σ²p/N of excess
@@ -8,6 +8,8 @@ error; without noise, old batches are wrong about the curvature. So N begins at 
 with what was seen: N = max(2p, 300, seen/10). A batch with as many residuals is taken alone.
 
 *How far.* λ is never less than what `least_damping.py` says. Kronecker factors have other rules, see `kronecker.py`.
+
+*How often.* With JᵀJ of many weights a step is taken for several batches, see `FadingModel.begins`.
 """
 
 from collections.abc import Callable
@@ -23,6 +25,7 @@ from tfjac.graph import ExamplesMix, cond, eager_creation
 from tfjac.jacobians.passes.linearise import NoForwardMode
 from tfjac.linear import arrays
 from tfjac.linear.contracts import AS_FACTORS, LinearModel
+from tfjac.linear.model import num_examples
 from tfjac.linear.solvers import ConjugateGradientSolver
 from tfjac.linear.solvers.base import zeros_unless
 from tfjac.linear.solvers.plan import Plan
@@ -281,7 +284,8 @@ class Memory:
         position = objective.position(objective.values())
         recalled, diagonal = model.recalled(objective, batch, position, decay, weight)
         damped = self._least.raised(state, method, objective, batch, diagonal, model.most_share, streams)
-        step = take_step(recalled, damped, method, restrictions)
+        begins = None if streams is not None else model.begins(news.steps, num_examples(batch, objective.num_parts))
+        step = take_step(recalled, damped, method, restrictions._replace(begins=begins))
         step, loss = _remembered(step, recalled, objective, model, state, weight, streams)
         return step._replace(report=named(step.report, asked, model.solver)), tf.cast(loss, tf.float64)
 

@@ -68,6 +68,10 @@ class BatchMemory(Protocol):
     def decay(self, seen: Tensor, rows: Tensor) -> Tensor:
         """By what the model fades when a batch of `rows` residuals comes after `seen` ones, a scalar; zero for all."""
 
+    def begins(self, steps: Tensor, examples: Tensor) -> Tensor | None:
+        """Whether a step is taken on a batch of so many examples after so many others, a scalar bool; None for always."""
+        return None
+
     @abc.abstractmethod
     def recalled(
         self, objective: Objective, batch: LinearModel, position: Tensor, decay: Tensor, weight: Tensor

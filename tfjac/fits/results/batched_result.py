@@ -95,7 +95,9 @@ class BatchedLeastSquaresResult:
         lines += [f"  {count:>9}  {Status(kind)}: {Status(kind).message}" for kind, count in zip(kinds, counts)]
         open_ones = np.count_nonzero(self.success & ~self.determined())
         if open_ones:
-            lines += [f"  {open_ones:>9}  of these do not determine all parameters, which may have run off: determined()"]
+            lines += [
+                f"  {open_ones:>9}  of these do not determine all parameters, which may have run off: determined()"
+            ]
         lines += [f"{'':14}{'5 %':>12}{'median':>12}{'95 %':>12}"]
         named = zip(self.parameter_names(), self._values.T)
         for name, column in [("cost", self.cost), ("steps", self.steps), *named]:
