@@ -1,7 +1,7 @@
 """Steps on mini-batches: what earlier batches said is remembered, and fades; where data come again, nothing is.
 
-Three rules make up `memory="auto"`; `memory=β` has the others. They were chosen by trials on ten tables with networks of
-36 to 1,800 weights and batches of 8 to 256 examples, beside Adam; see `benchmarks/any_batch.py`.
+Three rules make up `memory="auto"`; `memory=β` has the others. They were chosen by trials on ten tables with networks
+of 36 to 1,800 weights and batches of 8 to 256 examples, beside Adam; see `benchmarks/any_batch.py`.
 
 *How long.* N residuals are remembered, β = 1 − rows/N. With noise σ², a fit to N residuals costs about σ²p/N of excess
 error; without noise, old batches are wrong about the curvature. So N begins at twice the number of weights, and grows
