@@ -69,7 +69,7 @@ class BatchMemory(Protocol):
         """By what the model fades when a batch of `rows` residuals comes after `seen` ones, a scalar; zero for all."""
 
     def begins(self, steps: Tensor, examples: Tensor) -> Tensor | None:
-        """Whether a step is taken on a batch of so many examples, after so many others: a scalar bool, None for always."""
+        """Whether a step is taken on a batch of so many examples, after others: a scalar bool, None for always."""
         return None
 
     @abc.abstractmethod
