@@ -43,7 +43,10 @@ def _split(op: tf.Operation, axis: ExampleAxis, wanted: Wanted) -> list[Axis]:
     value, along = (op.inputs[1], op.inputs[0]) if op.type == "Split" else (op.inputs[0], op.inputs[2])
     along = static_value(along)
     if along is None or int(along) % value.shape.rank == axis.axis:
-        raise NoRule("it splits the axis of the examples")
+        raise NoRule(
+            "it splits the axis of the examples. Views of one example that go through one network are joined by "
+            "tf.reshape(tf.stack([a, b], axis=1), [-1, ...]), not by tf.concat along axis 0"
+        )
     return [axis if tensor is value else SHARED for tensor in op.inputs]
 
 
