@@ -23,10 +23,19 @@ def test_samples_of_the_sweep(request, record_property):
     step = 1 if request.config.getoption("--all-peers") else SHARE
     beyond, outcomes, wrong = _where_tensorflow_raises(), [], []
     for sample in [each for name, each in SAMPLES.items() if name not in beyond and not each.random][::step]:
+        if sample.name.startswith("fake_quant"):
+            outcomes.append("a gradient that is straight through, and no derivative")
+            continue
         f, xs = _one_result(sample), [tf.constant(x) for x in sample.inputs()]
-        expected = tf.test.compute_gradient(f, xs, delta=3e-3 if sample.single else 1e-5)[1]
+        try:
+            expected = tf.test.compute_gradient(f, xs, delta=3e-3 if sample.single else 1e-5)[1]
+        except tf.errors.OpError:  # TensorFlow's own gradient, as that of the loops of ctc_loss in a function
+            outcomes.append("the checker fails")
+            continue
         try:
             outcomes.append(_compare(f, xs, expected, 3e-2 if sample.single else 1e-5))
+        except LookupError:  # by name, where TensorFlow's gradient is wrong
+            outcomes.append("refused")
         except AssertionError as error:
             wrong.append(f"{sample.name}: {error}")
     assert not wrong, "\n".join(wrong)
