@@ -140,7 +140,7 @@ class Options:
         scaling = get_scaling(self.scaling or ("more" if few else "auto"), SCALINGS)
         parts = (get_damping(damping, self.initial_damping), scaling, self.solver)
         acceleration = None if few and self.acceleration == "auto" else self.acceleration
-        gram_dtype = "float64" if few and dtype == tf.float32 else self.gram_dtype
+        gram_dtype = "float64" if few and dtype == tf.float32 and self.gram_dtype is None else self.gram_dtype
         limits = self.max_attempts, self.min_gain, gram_dtype
         return Method.of(*parts, *limits, acceleration, memory_budget=self.memory_budget)
 

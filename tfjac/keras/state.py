@@ -115,9 +115,10 @@ class StateVariables:
         numbers = tf.stack([getattr(report, name) for name in _NUMBERS])
         numbers = tf.where(tf.math.is_nan(numbers), tf.constant(np.inf, numbers.dtype), numbers)
         counts = tf.cast(tf.stack([getattr(report, name) for name in _COUNTS]), tf.int64)
-        told = (report.attempts > 0) | not_finite | tf.equal(report.status, int(Status.GRADIENT_TOLERANCE))
-        for kept, values in ((self._report, numbers), (self._counts, counts)):  # of a batch without a step, none
-            kept.value.assign(tf.where(told, values, kept.value.value()))
+        rejected = tf.equal(report.status, int(Status.REJECTED)) | tf.equal(report.status, int(Status.STALLED))
+        untried = rejected & tf.equal(report.attempts, 0)  # of a batch that is remembered alone nothing is told
+        for kept, values in ((self._report, numbers), (self._counts, counts)):
+            kept.value.assign(tf.where(untried, kept.value.value(), values))
         self._accepted.value.assign_add(tf.cast(report.accepted, tf.int64))
         self._attempts.value.assign_add(tf.cast(report.attempts, tf.int64))
 

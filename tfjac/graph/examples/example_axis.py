@@ -16,7 +16,7 @@ from tfjac.graph import _private
 from tfjac.graph.examples import example_rules
 from tfjac.graph.examples.example_rules import SHARED, Axis, ExampleAxis, NoRule, Wanted
 from tfjac.graph.examples.open_sizes import sizes_to_check
-from tfjac.graph.facts import calls_functions, facts_of, is_constant
+from tfjac.graph.facts import calls_functions, facts_of, is_constant, reads_variable
 from tfjac.graph.paths.dependence import Dependence, differentiable_inputs
 from tfjac.graph.reading.symbolic_sizes import SymbolicSizes
 from tfjac.graph.reading.traversal import Inherited, ancestors
@@ -129,13 +129,11 @@ def data_of(target: Tensor, captured: bool = False) -> list[Tensor]:
     for op in ancestors([target]):
         reads_only_resources = all(x.dtype in (tf.resource, tf.variant) for x in op.inputs)
         is_no_array = is_constant(op) and not (captured and (op.outputs[0].shape.num_elements() or 0) > 1)
-        if not reads_only_resources or is_no_array or op.type in _NO_DATA:
+        of_variables = reads_variable(op) or facts_of(op).looks_at == "shapes"
+        if not reads_only_resources or is_no_array or of_variables:
             continue
         found += [x for x in op.outputs if x.dtype not in (tf.resource, tf.variant) and x.ref() not in constant]
     return found
-
-
-_NO_DATA = {"ReadVariableOp", "ResourceGather", "VariableShape", "NoOp"}
 
 
 def shared_values(sources: Any, targets: Sequence[Tensor]) -> list[Tensor]:
