@@ -128,9 +128,9 @@ def data_of(target: Tensor, captured: bool = False) -> list[Tensor]:
     found = []
     for op in ancestors([target]):
         reads_only_resources = all(x.dtype in (tf.resource, tf.variant) for x in op.inputs)
-        is_no_array = is_constant(op) and not (captured and (op.outputs[0].shape.num_elements() or 0) > 1)
+        is_array = captured and any(x.dtype.is_floating and (x.shape.num_elements() or 0) > 1 for x in op.outputs)
         of_variables = reads_variable(op) or facts_of(op).looks_at == "shapes"
-        if not reads_only_resources or is_no_array or of_variables:
+        if not reads_only_resources or (is_constant(op) and not is_array) or of_variables:
             continue
         found += [x for x in op.outputs if x.dtype not in (tf.resource, tf.variant) and x.ref() not in constant]
     return found
