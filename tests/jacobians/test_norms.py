@@ -178,7 +178,7 @@ def test_data_that_mix_before_the_first_weight_are_not_clipped(name, compiled):
 
 @pytest.mark.core
 def test_data_that_all_examples_use_are_clipped(compiled):
-    """A table of the classes' weights is not a row of the batch, and an open batch is drawn from a table."""
+    """A table of the classes' weights is not a row of the batch, and the batch is drawn from a table."""
     w, table, classes = tf.Variable([[1.0], [2.0]]), tf.constant([[3.0, 4.0], [0.0, 1.0], [1.0, 1.0]]), [1.0, 0.5]
 
     def losses():

@@ -118,9 +118,8 @@ def clipped_gradients(
         bound = tf.cast(_one_for_each("clip_norm", clip_norm, losses, scalar_too=True), norms.dtype)
         return clipping_factors(norms, bound)
 
-    choice = unconnected_gradients
     gradients, norms = scaled_gradients(
-        losses, variables, factors, verify, unconnected_gradients=choice, data_apart=True
+        losses, variables, factors, verify, unconnected_gradients=unconnected_gradients, data_apart=True
     )
     return (gradients, norms) if return_norms else gradients
 

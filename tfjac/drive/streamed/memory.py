@@ -1,6 +1,6 @@
 """Steps on mini-batches: what earlier batches said is remembered, and fades; where data come again, nothing is.
 
-Three rules make up `memory="auto"`; `memory=β` has the others. They were chosen by trials on ten tables with networks
+Three rules make up `memory="auto"`; `memory=β` has the last two. They were chosen by trials on ten tables with networks
 of 36 to 1,800 weights and batches of 8 to 256 examples, beside Adam; see `benchmarks/any_batch.py`.
 
 *How long.* N residuals are remembered, β = 1 − rows/N. With noise σ², a fit to N residuals costs about σ²p/N of excess
@@ -25,7 +25,6 @@ from tfjac.graph import ExamplesMix, cond, eager_creation
 from tfjac.jacobians.passes.linearise import NoForwardMode
 from tfjac.linear import arrays
 from tfjac.linear.contracts import AS_FACTORS, LinearModel
-from tfjac.linear.model import num_examples
 from tfjac.linear.solvers import ConjugateGradientSolver
 from tfjac.linear.solvers.base import zeros_unless
 from tfjac.linear.solvers.plan import Plan
@@ -284,7 +283,7 @@ class Memory:
         position = objective.position(objective.values())
         recalled, diagonal = model.recalled(objective, batch, position, decay, weight)
         damped = self._least.raised(state, method, objective, batch, diagonal, model.most_share, streams)
-        begins = None if streams is not None else model.begins(news.steps, num_examples(batch, objective.num_parts))
+        begins = None if streams is not None else model.begins(news.steps, batch, objective.num_parts)
         step = take_step(recalled, damped, method, restrictions._replace(begins=begins))
         step, loss = _remembered(step, recalled, objective, model, state, weight, streams)
         return step._replace(report=named(step.report, asked, model.solver)), tf.cast(loss, tf.float64)

@@ -68,8 +68,11 @@ class BatchMemory(Protocol):
     def decay(self, seen: Tensor, rows: Tensor) -> Tensor:
         """By what the model fades when a batch of `rows` residuals comes after `seen` ones, a scalar; zero for all."""
 
-    def begins(self, steps: Tensor, examples: Tensor) -> Tensor | None:
-        """Whether a step is taken on a batch of so many examples, after others: a scalar bool, None for always."""
+    def begins(self, steps: Tensor, batch: LinearModel, num_parts: int) -> Tensor | None:
+        """Whether a step is taken on a batch after so many others: a scalar bool, None for always.
+
+        `num_parts` is as in `num_examples`.
+        """
         return None
 
     @abc.abstractmethod

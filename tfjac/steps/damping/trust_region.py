@@ -31,7 +31,7 @@ class TrustRegionDamping(Damping):
             J are alike at zero, the former is as long as rounding lets it be.
         minimum, maximum: see `Damping`.
         residual_curvature: whether to estimate the curvature that JᵀJ leaves out, where residuals stay large. That is
-            for `least_squares` and `curve_fit` of one problem with up to 256 parameters, a sum of squares.
+            for `least_squares` and `curve_fit` of one problem with up to 256 parameters in float64, a sum of squares.
     """
 
     state_names = ("radius", "damping")
