@@ -146,6 +146,8 @@ def _fitted(case, conditions):
     strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]) if case.execution == "replicas" else None
     of_execution = {"steps_per_batch": {"steps_per_batch": STEPS}, "summed_batches": {"memory": PARTS}}
     options = {**method_of(case), **of_execution.get(case.execution, {}), **conditions.of_optimizer}
+    if case.problem == "wide":  # the first steps of so many weights would be those of Kronecker factors
+        options.setdefault("memory", None)
     optimizer = tfjac.LevenbergMarquardt(**options)  # refused here, if it is at all, before there is a model
     losses = {
         "squares": "mse",

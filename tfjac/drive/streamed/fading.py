@@ -98,7 +98,7 @@ class FadingModel(BatchMemory):
 
         def quadratic(step: Tensor) -> Tensor:
             step = tf.cast(step, self.dtype)
-            return dot(step, gradient + tf.linalg.matvec(gram, step) / 2)
+            return dot(step, gradient + _along(gram, step) / 2)
 
         both = {self.dtype: (own_gram + gram, own_gradient + gradient)}
         linearisation = RecallingLinearisation(batch, gram, gradient, both)
@@ -109,7 +109,7 @@ class FadingModel(BatchMemory):
         factor = tf.math.divide_no_nan(self._weight.value.value(), tf.cast(weight, tf.float64))
         factor = decay * tf.cast(factor, self.dtype)
         gram, gradient = self._gram.value.value(), self._gradient.value.value()
-        gradient += tf.linalg.matvec(gram, position - self._centre.value.value())
+        gradient += _along(gram, position - self._centre.value.value())
         return factor * gram, tf.math.multiply_no_nan(gradient, factor)  # far away it may be out of range
 
     def remember(
@@ -117,7 +117,7 @@ class FadingModel(BatchMemory):
     ) -> Any:
         """Replace H and h by those around `position`. A gram matrix is finite where its diagonal is."""
         gram, gradient = recalling.linearisation.with_prior(self.dtype)
-        gradient += tf.linalg.matvec(gram, moved)
+        gradient += _along(gram, moved)
 
         def keep() -> bool:
             self._gram.value.assign(gram)
@@ -127,6 +127,12 @@ class FadingModel(BatchMemory):
             return True
 
         cond(wanted & all_finite(tf.linalg.diag_part(gram), gradient), keep, lambda: False)
+
+
+def _along(gram: Tensor, step: Tensor) -> Tensor:
+    """Return H·step `[p]`. H is not read for a step of zero, which most are where a batch is remembered alone."""
+    moves = tf.reduce_any(tf.not_equal(step, 0))
+    return cond(moves, lambda: tf.linalg.matvec(gram, step), lambda: tf.zeros_like(step))
 
 
 class RecallingLinearisation(Linearisation):
