@@ -100,6 +100,33 @@ log_sum_with_root = tfjac.register_curvature(log_sum, hessian_root=root_of_log_s
 log_sum = tfjac.register_curvature(log_sum)
 quartic = tfjac.register_curvature(lambda z: z**4)
 
+
+@tfjac.register_curvature
+def mixture(y, z):
+    """−log of two normal densities, means and the logit of their shares: not convex."""
+    of_first, of_second = (log(z[:, 2]) - (y - z[:, k]) ** 2 / 2 for k, log in enumerate(SHARES))
+    return -tf.reduce_logsumexp(tf.stack([of_first, of_second], -1), -1)
+
+
+SHARES = tf.math.log_sigmoid, lambda logit: tf.math.log_sigmoid(-logit)
+
+
+def positive_part_of_mixture(y, z, step=1e-5):
+    """Of its Hessian, by central differences of its slope: −g₁u₁, −g₂u₂ and p − g₁, g being what each answers for."""
+
+    def slope(z):
+        p, (first, second) = sigmoid(z[:, 2]), (y - z[:, 0], y - z[:, 1])
+        each = p * np.exp(-(first**2) / 2), (1 - p) * np.exp(-(second**2) / 2)
+        g = each[0] / sum(each)
+        return np.stack([-g * first, (g - 1) * second, p - g], -1)
+
+    along = step * np.eye(M)
+    hessian = np.stack([(slope(z + d) - slope(z - d)) / (2 * step) for d in along], -1)
+    values, vectors = np.linalg.eigh((hessian + hessian.transpose(0, 2, 1)) / 2)
+    assert (values < -0.01).any(), "the case shows nothing: it is convex here"
+    return vectors * np.maximum(values, 0)[:, None] @ vectors.transpose(0, 2, 1)
+
+
 CASES = {
     "sparse, of logits": (
         lambda a: keras_loss("SparseCategoricalCrossentropy", from_logits=True)(LABELS, a),
@@ -216,6 +243,10 @@ CASES = {
     "declared, with a root": (
         lambda a: tf.reduce_sum(log_sum_with_root(REAL, a)),
         lambda a: of_logits(a - REAL),
+    ),
+    "declared, not convex": (
+        lambda a: tf.reduce_sum(mixture(REAL[:, 0], a)),
+        lambda a: positive_part_of_mixture(REAL[:, 0], a),
     ),
     "declared, element by element": (
         lambda a: tf.reduce_sum(quartic(a)),

@@ -16,7 +16,7 @@ from tfjac.types import Function, Tensor
 def register_curvature(
     function: Function | None = None, *, hessian: Function | None = None, hessian_root: Function | None = None
 ) -> Function:
-    """Declare a function to be convex, so that losses that contain it can be minimised by `LevenbergMarquardt`.
+    """Declare the function that a loss is of outputs, so that `LevenbergMarquardt` minimises losses that contain it.
 
         @tfjac.register_curvature
         def log_sum(y_true, y_pred):
@@ -25,10 +25,11 @@ def register_curvature(
         model.compile(optimizer=tfjac.LevenbergMarquardt(), loss=log_sum)
 
     Whatever acts element by element, and cross-entropies, are found without. Sums, means and weights outside of the
-    function are seen through; they do not belong inside, where examples would depend on one another.
+    function are seen through; they do not belong inside, where examples would depend on one another. A smooth function
+    need not be convex, as the negative logarithm of a mixture of densities: the positive part of its Hessian is taken.
 
     Args:
-        function: of any arguments, convex in the last positional one, z `[..., m]`, along its last axis. What it
+        function: of any arguments, smooth in the last positional one, z `[..., m]`, along its last axis. What it
             returns is of the shape of z, for a function of single numbers, or of its shape without the last axis or
             without several. Left out, a decorator is returned.
         hessian: function of the same arguments that returns the second derivatives, `[..., m, m]`, or `[..., m]` where
