@@ -19,8 +19,8 @@ _SMOOTH = (
     "small s, tau * u + s * softplus(-u / s)"
 )
 _CONVEX = (
-    "Take squares or convex functions of outputs; tfjac.GaussianNLL is a normal likelihood with a learned variance. Of "
-    "another smooth loss whose examples are apart, tfjac.register_curvature(loss) takes the positive part of the Hessian"
+    "Take squares or convex functions of outputs; tfjac.GaussianNLL is a normal likelihood with a learned variance. "
+    "Of another smooth loss, examples apart, tfjac.register_curvature(loss) takes the positive part of the Hessian"
 )
 _SIMPLE = {"While": "", "StatelessWhile": "", "TensorListStack": "", "Sqrt": ""}
 _REMEDIES = dict.fromkeys(("Abs", "Maximum", "Minimum", "Relu", "Select", "SelectV2"), _SMOOTH) | _SIMPLE

@@ -130,7 +130,9 @@ class FadingModel(BatchMemory):
 
 
 def _along(gram: Tensor, step: Tensor) -> Tensor:
-    """Return H·step `[p]`. H is not read for a step of zero, which most are where a batch is remembered alone."""
+    """Return H·step `[p]`. A large H is not read for a step of zero, as most are where a batch is remembered alone."""
+    if gram.shape[0] <= SMALL:
+        return tf.linalg.matvec(gram, step)
     moves = tf.reduce_any(tf.not_equal(step, 0))
     return cond(moves, lambda: tf.linalg.matvec(gram, step), lambda: tf.zeros_like(step))
 
