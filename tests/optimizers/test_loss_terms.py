@@ -282,3 +282,26 @@ def test_refused(name):
 def test_l1_is_refused_by_name(regularizer):
     with pytest.raises(NotASumOfSquares, match=r"L1, L1L2 and orthogonal regularisers.*Abs"):
         observe(mlp(kernel_regularizer=regularizer), X, Y, loss="mse")
+
+
+# ------------------------------------------------------------------ an error that is written twice
+
+
+ALIKE = {
+    "Huber": keras.losses.Huber(1e4),
+    "an absolute value": lambda y, prediction: tf.square(y - prediction) + 1e-6 * tf.abs(y - prediction),
+    "products": lambda y, prediction: (y - prediction) * (y - prediction),
+    "of twice the error": lambda y, p: tf.square(2.0 * (y - p)) / 4 + 1e-6 * tf.abs(2.0 * (y - p)),
+}
+
+
+@pytest.mark.parametrize("name", ALIKE)
+def test_what_equals_squares_is_trained_as_squares(name):
+    def trained(loss):
+        model = mlp()
+        model.compile(LevenbergMarquardt(), loss)
+        model.fit(np.tile(X, [5, 1]), 30 + np.tile(Y, [5, 1]), batch_size=8, epochs=3, shuffle=False, verbose=0)
+        return np.concatenate([np.ravel(weight) for weight in model.get_weights()])
+
+    expected = trained("mse")
+    np.testing.assert_allclose(trained(ALIKE[name]), expected, rtol=1e-3, atol=1e-3 * np.abs(expected).max())

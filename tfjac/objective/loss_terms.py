@@ -18,8 +18,8 @@ from typing import Any
 import tensorflow as tf
 
 from tfjac._warn import warn
-from tfjac.graph import Dependence, has_custom_gradient, references
-from tfjac.graph.op_types import LINEAR_IN_FIRST, PRODUCTS, linear_inputs
+from tfjac.graph import Dependence, has_custom_gradient, references, replay
+from tfjac.graph.op_types import ELEMENTWISE, LINEAR_IN_FIRST, PRODUCTS, linear_inputs
 from tfjac.objective.cross_entropy import cross_entropy
 from tfjac.objective.declared import declared_function
 from tfjac.objective.linear_terms import Chain, joined, linear_slopes
@@ -46,7 +46,7 @@ def loss_terms(loss: Tensor, dependence: Dependence) -> list:
     """
     found: dict = {}
     slopes: dict = {}
-    walk, heads = _Walk(dependence), [_Head(loss)]
+    walk, heads = _Walk(dependence), [_Head(_with_one_of_each(loss))]
     while heads:
         leaves = walk.leaves_of(heads)
         leaves, linear = _with_linear_terms(heads, leaves, walk.chains, dependence)
@@ -63,6 +63,46 @@ def loss_terms(loss: Tensor, dependence: Dependence) -> list:
                 found[leaf.output.ref()] = (leaf, gradient)
     warn_of_lost(walk.constant, dependence, "a term of the loss")
     return [_term(leaf, gradient, slopes.get(leaf.output.ref())) for leaf, gradient in found.values()]
+
+
+def _with_one_of_each(loss: Tensor) -> Tensor:
+    """Return a loss whose elementwise ops compute nothing twice, as an error y − z that is written twice.
+
+    A function of an error is not seen to be one otherwise.
+    """
+    while again := _computed_twice(loss):
+        (loss,) = replay([loss], again)
+    return loss
+
+
+def _computed_twice(loss: Tensor) -> list[tuple[Tensor, Tensor]]:
+    """Return pairs of what ops between the loss and a model compute again, and what is the same before."""
+    pending, ops = [loss.op], {}
+    while pending:
+        op = pending.pop()
+        if op.type in _NEAR_THE_LOSS and op.name not in ops and not has_custom_gradient(op):
+            ops[op.name] = op
+            pending += [x.op for x in op.inputs]
+    ones: dict = {}
+    again: dict = {}
+    behind: set = set()  # what is computed from what is computed again: its turn comes when that is mended
+    position = {op.name: number for number, op in enumerate(loss.graph.get_operations())}
+    for op in sorted(ops.values(), key=lambda op: position[op.name]):
+        inputs, output = [x.ref() for x in op.inputs], op.outputs[0]
+        if not behind.isdisjoint(inputs):
+            behind.add(output.ref())
+            continue
+        one = ones.setdefault((op.type, *map(_value_or_ref, op.inputs), str(op.node_def.attr)), output)
+        if one is not output:
+            again[output.ref()] = one
+            behind.add(output.ref())
+    return [(output.deref(), one) for output, one in again.items()]
+
+
+def _value_or_ref(tensor: Tensor) -> Any:
+    """Return what is equal for equal inputs: the value of a constant of one number, else the tensor itself."""
+    is_number = tensor.op.type == "Const" and tensor.shape.num_elements() == 1
+    return str(tensor.op.node_def.attr) if is_number else tensor.ref()
 
 
 def _with_linear_terms(heads: list, leaves: list, chains: list[Chain], dependence: Dependence) -> tuple:
@@ -297,6 +337,8 @@ class _Walk:
 
 _UNIFORM = {"Sum", "Mean", "Identity", "Reshape", "Cast", "Squeeze", "ExpandDims", "Transpose", "Neg"}
 """Ops behind which a weight that was the same for all elements still is."""
+
+_NEAR_THE_LOSS = ELEMENTWISE | _UNIFORM
 
 
 def _sign(op: tf.Operation, index: int) -> int:
