@@ -288,17 +288,19 @@ def test_l1_is_refused_by_name(regularizer):
 
 
 ALIKE = {
-    "Huber": keras.losses.Huber(1e4),
+    "Huber": lambda y, p: 2 * keras.losses.Huber(1e4)(y, p),
     "an absolute value": lambda y, prediction: tf.square(y - prediction) + 1e-6 * tf.abs(y - prediction),
     "products": lambda y, prediction: (y - prediction) * (y - prediction),
     "of twice the error": lambda y, p: tf.square(2.0 * (y - p)) / 4 + 1e-6 * tf.abs(2.0 * (y - p)),
 }
 
 
+@pytest.mark.by_day("values")
+@pytest.mark.parametrize("regularizer", [None, "l2"])
 @pytest.mark.parametrize("name", ALIKE)
-def test_what_equals_squares_is_trained_as_squares(name):
+def test_what_equals_squares_is_trained_as_squares(name, regularizer):
     def trained(loss):
-        model = mlp()
+        model = mlp(kernel_regularizer=regularizer)
         model.compile(LevenbergMarquardt(), loss)
         model.fit(np.tile(X, [5, 1]), 30 + np.tile(Y, [5, 1]), batch_size=8, epochs=3, shuffle=False, verbose=0)
         return np.concatenate([np.ravel(weight) for weight in model.get_weights()])

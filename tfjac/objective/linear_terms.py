@@ -13,7 +13,7 @@ from tfjac.graph import Dependence, references
 from tfjac.objective.separable import SeparableFunction, convex_places
 from tfjac.types import Tensor
 
-_ADDING = {"Add", "AddV2", "AddN", "Sub", "Select", "SelectV2", "Pack", "ConcatV2"}
+ADDING = {"Add", "AddV2", "AddN", "Sub", "Select", "SelectV2", "Pack", "ConcatV2"}
 
 
 class Chain(NamedTuple):
@@ -32,7 +32,7 @@ class Chain(NamedTuple):
         """The op at which the last term of the loss on the way begins: below the last op that adds up several."""
         begins = self.tensors[0]
         for above, tensor in zip(self.tensors, self.tensors[1:]):
-            if above.op.type in _ADDING:
+            if above.op.type in ADDING:
                 begins = tensor
         return begins.op
 

@@ -18,11 +18,11 @@ from typing import Any
 import tensorflow as tf
 
 from tfjac._warn import warn
-from tfjac.graph import Dependence, has_custom_gradient, references, replay
+from tfjac.graph import Dependence, ancestors, has_custom_gradient, references, replay
 from tfjac.graph.op_types import ELEMENTWISE, LINEAR_IN_FIRST, PRODUCTS, linear_inputs
 from tfjac.objective.cross_entropy import cross_entropy
 from tfjac.objective.declared import declared_function
-from tfjac.objective.linear_terms import Chain, joined, linear_slopes
+from tfjac.objective.linear_terms import ADDING, Chain, joined, linear_slopes
 from tfjac.objective.not_squares import KNOWN_FROM, NotASumOfSquares
 from tfjac.objective.reached_variables import warn_of_lost
 from tfjac.objective.separable import dead_end, separable_function
@@ -77,17 +77,11 @@ def _with_one_of_each(loss: Tensor) -> Tensor:
 
 def _computed_twice(loss: Tensor) -> list[tuple[Tensor, Tensor]]:
     """Return pairs of what ops between the loss and a model compute again, and what is the same before."""
-    pending, ops = [loss.op], {}
-    while pending:
-        op = pending.pop()
-        if op.type in _NEAR_THE_LOSS and op.name not in ops and not has_custom_gradient(op):
-            ops[op.name] = op
-            pending += [x.op for x in op.inputs]
+    is_near = lambda op: op.type in _NEAR_THE_LOSS and not has_custom_gradient(op)  # noqa: E731
     ones: dict = {}
     again: dict = {}
     behind: set = set()  # what is computed from what is computed again: its turn comes when that is mended
-    position = {op.name: number for number, op in enumerate(loss.graph.get_operations())}
-    for op in sorted(ops.values(), key=lambda op: position[op.name]):
+    for op in filter(is_near, ancestors([loss], reads=lambda op: op.inputs if is_near(op) else ())):
         inputs, output = [x.ref() for x in op.inputs], op.outputs[0]
         if not behind.isdisjoint(inputs):
             behind.add(output.ref())
@@ -338,7 +332,7 @@ class _Walk:
 _UNIFORM = {"Sum", "Mean", "Identity", "Reshape", "Cast", "Squeeze", "ExpandDims", "Transpose", "Neg"}
 """Ops behind which a weight that was the same for all elements still is."""
 
-_NEAR_THE_LOSS = ELEMENTWISE | _UNIFORM
+_NEAR_THE_LOSS = ELEMENTWISE | _UNIFORM | ADDING
 
 
 def _sign(op: tf.Operation, index: int) -> int:

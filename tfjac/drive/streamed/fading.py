@@ -18,7 +18,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfjac.drive.streamed.recalling import BatchMemory, RecallingObjective, all_finite, as_computed_in
+from tfjac.drive.streamed.recalling import BatchMemory, RecallingObjective, all_finite, as_computed_in, unless_still
 from tfjac.drive.streamed.sums import Equations
 from tfjac.graph import cond
 from tfjac.linear.contracts import LinearModel
@@ -130,11 +130,9 @@ class FadingModel(BatchMemory):
 
 
 def _along(gram: Tensor, step: Tensor) -> Tensor:
-    """Return H·step `[p]`. A large H is not read for a step of zero, as most are where a batch is remembered alone."""
-    if gram.shape[0] <= SMALL:
-        return tf.linalg.matvec(gram, step)
-    moves = tf.reduce_any(tf.not_equal(step, 0))
-    return cond(moves, lambda: tf.linalg.matvec(gram, step), lambda: tf.zeros_like(step))
+    """Return H·step `[p]`, without reading a large H for a step of zero."""
+    product = lambda: tf.linalg.matvec(gram, step)  # noqa: E731
+    return product() if gram.shape[0] <= SMALL else unless_still(step, product, tf.zeros_like(step))
 
 
 class RecallingLinearisation(Linearisation):

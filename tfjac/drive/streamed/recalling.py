@@ -1,10 +1,12 @@
 """What steps on mini-batches remember of earlier ones: a contract, and the objective of a batch with such a memory."""
 
 import abc
+from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 import tensorflow as tf
 
+from tfjac.graph import cond
 from tfjac.linear.contracts import AS_FACTORS, Allowed, LinearModel
 from tfjac.linear.solvers import Solver
 from tfjac.objective.wrapped import WrappedObjective
@@ -140,6 +142,11 @@ class RecallingObjective(LinearisedObjective):
 
 def as_computed_in(batch: LinearModel, dtype: tf.DType) -> LinearModel:
     return batch if batch.dtype == dtype else batch.cast(dtype)
+
+
+def unless_still(step: Tensor, product: Callable, still: Tensor) -> Tensor:
+    """Return product(), or `still` for a step of zero, as of a batch that is remembered alone: then nothing is read."""
+    return cond(tf.reduce_any(tf.not_equal(step, 0)), product, lambda: still)
 
 
 def all_finite(*tensors: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from tfjac.drive.streamed.recalling import BatchMemory, RecallingObjective, all_finite, as_computed_in
+from tfjac.drive.streamed.recalling import BatchMemory, RecallingObjective, all_finite, as_computed_in, unless_still
 from tfjac.graph import cond
 from tfjac.linear.columns import Columns
 from tfjac.linear.contracts import LinearModel
@@ -90,9 +90,9 @@ class RowModel(BatchMemory):
 
     def _moved(self, window: "Window", step: Tensor) -> "Window":
         """Return a `Window` around where a step `[p]` leads, which may be zero."""
-        moves, residual = tf.reduce_any(tf.not_equal(step, 0)), window.residual
+        residual = window.residual
         along = lambda: residual + self._jacobian(window.rows).matvec(step)  # noqa: E731
-        return window._replace(residual=cond(moves, along, lambda: residual))
+        return window._replace(residual=unless_still(step, along, residual))
 
     def _with_batch(self, batch: LinearModel, window: "Window", weight: Tensor) -> "Window":
         """Return the `Window` in which a batch has taken the place of the oldest rows.
